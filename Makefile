@@ -1,0 +1,53 @@
+# Everything a contributor types. `make setup` needs Python >= 3.11 and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+AIR := $(BIN)/air
+
+.PHONY: help setup quickstart check format test unit bench docs
+
+help:
+	@echo "make setup       the air command in .venv, with everything to develop it"
+	@echo "make quickstart  setup, then train a small language model with Ray on this machine"
+	@echo "make check       format, lint, types, imports, sizes, generated reference"
+	@echo "make test        every test (unit: make unit)"
+	@echo "make bench       side-by-side measurements, printed as ratios"
+	@echo "make docs        regenerate docs/reference"
+
+setup: $(VENV)/.ready
+
+# uv itself comes from pip, into .venv, where the machine has none; pip's index settings reach it through tools/uv_settings.py.
+$(VENV)/.ready: pyproject.toml uv.lock tools/uv_settings.py
+	@$(PYTHON) -c 'import sys; sys.exit("Airlane needs Python >= 3.11; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 setup") if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
+	env $$($(BIN)/python tools/uv_settings.py) $(UV) sync --quiet --frozen --inexact --compile-bytecode
+	$(BIN)/python -m compileall -q src
+	@touch $@
+
+quickstart: setup
+	$(AIR) run -f examples/ray-train/train.yaml --watch
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pytest -q tests/house
+
+unit: setup
+	$(BIN)/pytest -q tests/unit tests/house
+
+test: setup
+	$(BIN)/pytest
+
+bench: setup
+	$(BIN)/python bench/run.py
+
+docs: setup
+	$(BIN)/python tools/generate_reference.py

@@ -1,0 +1,129 @@
+"""Every error Airlane raises, with its exit code and its JSON code and kind.
+
+Exit codes: 0 done, 1 the run or the request failed, 2 the input was wrong (arguments, YAML), 130 Ctrl-C.
+A user's command that fails is data (a `Cause`), never an exception.
+
+This file is imported on the nodes too: Python >= 3.9, standard library only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Optional, Tuple
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+class AirError(Exception):
+    """An error with a message (where, what was needed, what came) and a hint (the next thing to type)."""
+
+    exit_code: ClassVar[int] = EXIT_FAILED
+    code: ClassVar[str] = "INTERNAL_ERROR"
+    kind: ClassVar[str] = "INTERNAL"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: Optional[str] = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ArgumentError(AirError):
+    """The command line was wrong."""
+
+    exit_code = EXIT_USAGE
+    code = "INVALID_ARGS"
+    kind = "USER"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a workload file; line and column count from 1, and are None for --override values."""
+
+    message: str
+    field: str
+    file: Optional[str] = None
+    line: Optional[int] = None
+    column: Optional[int] = None
+    hint: Optional[str] = None
+    source_lines: Tuple[Tuple[int, str], ...] = ()
+
+
+class SpecError(AirError):
+    """A workload file has problems; all of them are in `problems`."""
+
+    exit_code = EXIT_USAGE
+    code = "INVALID_REQUEST"
+    kind = "USER"
+
+    def __init__(self, problems: Tuple[Problem, ...]) -> None:
+        super().__init__("; ".join(problem.message for problem in problems))
+        self.problems = problems
+
+
+class ConfigError(AirError):
+    """A profile or the configuration file is wrong."""
+
+    code = "INVALID_REQUEST"
+    kind = "USER"
+
+
+class CapacityError(AirError):
+    """The backend can never hold this run; the message says what it has."""
+
+    code = "INVALID_REQUEST"
+    kind = "USER"
+
+
+class NotFoundError(AirError):
+    """There is no such run, node, attempt, secret or environment."""
+
+    code = "NOT_FOUND"
+    kind = "NOT_FOUND"
+
+
+class ConflictError(AirError):
+    """Something is in the way: it exists already, or is in use."""
+
+    code = "CONFLICT"
+    kind = "CONFLICT"
+
+
+class SnapshotError(AirError):
+    """The user's code could not be frozen."""
+
+    code = "INVALID_REQUEST"
+    kind = "USER"
+
+
+class EnvironmentBuildError(AirError):
+    """The environment could not be resolved or built; the message carries uv's own explanation."""
+
+    code = "INVALID_REQUEST"
+    kind = "USER"
+
+
+class SecretError(AirError):
+    """A secret is missing or its store is not private."""
+
+    code = "INVALID_REQUEST"
+    kind = "USER"
+
+
+class StoreError(AirError):
+    """A run folder could not be read or written."""
+
+
+class BackendError(AirError):
+    """The place where runs happen answered something unexpected."""
+
+
+class TrackingError(AirError):
+    """The MLflow server could not be started or reached; never fails a run."""
+
+    code = "NETWORK_ERROR"
+    kind = "TRANSIENT"
+    retryable = True

@@ -1,0 +1,42 @@
+"""What a node's agent is told to do: one JSON file, written by the supervisor before it starts the agent."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Dict, Optional, Tuple
+
+
+@dataclass(frozen=True)
+class Order:
+    """Run `command_file` once with bash, watch it, leave nothing behind.
+
+    `env` is added to the agent's own environment; `secrets_file` holds a JSON object NAME -> value, whose values are
+    masked in the log. `containment` is "auto", "pid_namespace" or "subreaper". Durations are seconds. `gpus` are the
+    indexes or UUIDs of the accelerators to sample.
+    """
+
+    run_id: str
+    attempt: int
+    node_rank: int
+    command_file: str
+    working_folder: str
+    log_file: str
+    record_file: str
+    env: Dict[str, str]
+    secrets_file: Optional[str] = None
+    containment: str = "auto"
+    stop_grace_s: float = 30.0
+    orphan_grace_s: float = 3.0
+    metrics_file: Optional[str] = None
+    metrics_interval_s: float = 10.0
+    gpus: Tuple[str, ...] = field(default=())
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Order:
+        fields = json.loads(text)
+        fields["gpus"] = tuple(fields["gpus"])
+        return Order(**fields)

@@ -1,0 +1,151 @@
+"""Every path Airlane keeps, named once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def default_home() -> Path:
+    """`$AIR_HOME`, or ~/.air."""
+    return Path(os.environ.get("AIR_HOME") or "~/.air").expanduser().absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder that holds runs, snapshots, environments and the embedded MLflow server."""
+
+    root: Path
+
+    @property
+    def runs(self) -> Path:
+        return self.root / "runs"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.root / "snapshots"
+
+    @property
+    def environments(self) -> Path:
+        return self.root / "environments"
+
+    @property
+    def mlflow(self) -> Path:
+        return self.root / "mlflow"
+
+    @property
+    def secrets(self) -> Path:
+        return self.root / "secrets"
+
+    @property
+    def slots(self) -> Path:
+        """Flock-ed accelerator slots and queue tickets of the local backend; one per machine, not per home."""
+        return self.root / "slots"
+
+    @property
+    def tokens(self) -> Path:
+        return self.root / "tokens"
+
+    @property
+    def index(self) -> Path:
+        return self.root / "index.db"
+
+    def snapshot_archive(self, digest: str) -> Path:
+        return self.snapshots / f"{digest}.tar.zst"
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaths:
+    """The files of one run."""
+
+    root: Path
+
+    @property
+    def id(self) -> str:
+        return self.root.name
+
+    @property
+    def workload(self) -> Path:
+        return self.root / "workload.yaml"
+
+    @property
+    def record(self) -> Path:
+        return self.root / "run.json"
+
+    @property
+    def command(self) -> Path:
+        return self.root / "command.sh"
+
+    @property
+    def parameters(self) -> Path:
+        return self.root / "parameters.yaml"
+
+    @property
+    def diff(self) -> Path:
+        return self.root / "git_diff.patch"
+
+    @property
+    def status(self) -> Path:
+        return self.root / "status.json"
+
+    @property
+    def events(self) -> Path:
+        return self.root / "events.jsonl"
+
+    @property
+    def verdict(self) -> Path:
+        return self.root / "verdict.json"
+
+    @property
+    def lock(self) -> Path:
+        """Flock-ed by the supervisor for as long as it lives."""
+        return self.root / "supervisor.lock"
+
+    @property
+    def supervisor_log(self) -> Path:
+        return self.root / "supervisor.log"
+
+    @property
+    def cancel(self) -> Path:
+        """Its existence asks the supervisor to cancel the run."""
+        return self.root / "cancel.json"
+
+    @property
+    def secrets(self) -> Path:
+        """Resolved secret values (0600), removed when the run ends."""
+        return self.root / "secrets.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def attempts(self) -> Path:
+        return self.root / "attempts"
+
+    def attempt(self, attempt: int) -> Path:
+        return self.attempts / str(attempt)
+
+    def setup_log(self, attempt: int) -> Path:
+        return self.attempt(attempt) / "setup.log"
+
+    def nodes(self, attempt: int) -> Path:
+        return self.attempt(attempt) / "nodes"
+
+    def log(self, *, attempt: int, node: int) -> Path:
+        return self.nodes(attempt) / f"{node}.log"
+
+    def node_record(self, *, attempt: int, node: int) -> Path:
+        return self.nodes(attempt) / f"{node}.json"
+
+    def node_order(self, *, attempt: int, node: int) -> Path:
+        """What the supervisor tells the node's agent to do (see launch/order.py)."""
+        return self.nodes(attempt) / f"{node}.order.json"
+
+    def node_metrics(self, *, attempt: int, node: int) -> Path:
+        return self.nodes(attempt) / f"{node}.metrics.jsonl"
+
+    def code(self, *, attempt: int, node: int) -> Path:
+        """Where a node's copy of the snapshot is unpacked; removed when the attempt ends."""
+        return self.attempt(attempt) / "code" / str(node)

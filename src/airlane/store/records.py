@@ -1,0 +1,180 @@
+"""What the files of a run folder hold, as frozen values. Times are seconds since the epoch (UTC)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from airlane.store.states import Phase, State
+
+
+class CauseKind(StrEnum):
+    """Why an attempt or a run ended."""
+
+    COMPLETED = "completed"
+    EXIT_CODE = "exit_code"
+    SIGNAL = "signal"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMEOUT = "timeout"
+    CANCELED = "canceled"
+    SETUP = "setup"
+    CAPACITY = "capacity"
+    NODE_LOST = "node_lost"
+    SUPERVISOR_LOST = "supervisor_lost"
+    PREEMPTED = "preempted"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why something ended: one sentence, the numbers behind it, and the log lines that show it."""
+
+    kind: CauseKind
+    summary: str
+    node: int | None = None
+    host: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    after_s: float | None = None
+    finding: str | None = None
+    log_lines: tuple[str, ...] = ()
+    hint: str | None = None
+    collateral_nodes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GitState:
+    """The commit the code came from. `remote_url` carries no credentials; `diff_file` is relative to the run folder."""
+
+    commit: str | None
+    branch: str | None
+    remote_url: str | None
+    dirty: bool
+    changed_files: int
+    diff_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """The frozen code of a run: `snapshots/<digest>.tar.zst`."""
+
+    digest: str
+    root_name: str
+    files: int
+    size_bytes: int
+    git: GitState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentRecord:
+    """The environment of a run, as planned; `key` names its folder under environments/ (None for `host`)."""
+
+    base: str
+    dependencies: tuple[str, ...]
+    python_version: str
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The budgets of a run."""
+
+    max_retries: int
+    timeout_s: float | None
+    stop_grace_s: float
+    straggler_grace_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """run.json: everything fixed at submission. Written once, before the supervisor starts."""
+
+    id: str
+    experiment_name: str
+    user: str
+    submitted_at: float
+    workload_file: str
+    backend: str
+    profile: str | None
+    nodes: int
+    accelerators: int
+    accelerators_per_node: int
+    accelerator_type: str
+    simulate: bool
+    limits: Limits
+    environment: EnvironmentRecord
+    snapshot: SnapshotRecord | None = None
+    tracking_uri: str | None = None
+    mlflow_run_name: str | None = None
+    mlflow_artifact_location: str | None = None
+    env_variables: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    has_parameters: bool = False
+    priority: int = 0
+    idempotency_token: str | None = None
+    rerun_of: str | None = None
+    hosted_only: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a run; `ended_at`, `state` and `cause` are None while it lasts."""
+
+    number: int
+    started_at: float
+    ended_at: float | None = None
+    state: State | None = None
+    cause: Cause | None = None
+    hosts: tuple[str, ...] = ()
+    mlflow_run_id: str | None = None
+    mlflow_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """status.json: written by the supervisor alone, by atomic replace."""
+
+    state: State
+    phase: Phase | None
+    detail: str | None
+    updated_at: float
+    supervisor_pid: int
+    supervisor_host: str
+    attempts: tuple[Attempt, ...] = ()
+    cause: Cause | None = None
+    ended_at: float | None = None
+    tracking_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """verdict.json: the end of a run whose supervisor died, written once by whoever found it dead."""
+
+    state: State
+    cause: Cause
+    ended_at: float
+    decided_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """nodes/<n>.json: written by the node's agent alone, by atomic replace (see launch/agent.py)."""
+
+    node_rank: int
+    host: str
+    agent_pid: int
+    containment: str
+    started_at: float
+    pid: int | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    oom_kill: bool = False
+    stop_reason: str | None = None
+    leftovers_killed: int = 0
+    error: str | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.ended_at is not None and self.exit_code == 0 and self.error is None
