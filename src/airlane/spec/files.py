@@ -1,0 +1,199 @@
+"""The kinds that name files: the folder of the code, and the dependencies (a list, or a requirements file)."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yaml.nodes import MappingNode, Node, SequenceNode
+
+from airlane.spec import nodes
+from airlane.spec.containers import Items
+from airlane.spec.kinds import Base, Kind, Text, override_value, read_text
+from airlane.spec.reading import INVALID, Place, Reading, came, read_map, report_unknown
+
+MAX_FILE_BYTES = 1024 * 1024
+
+
+def expand(text: str, place: Place) -> Path | None:
+    """A path with ~ and $VAR expanded, relative to the workload file; reports variables that are not set."""
+    environ = place.reading.environ
+    missing = [name for name in re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", text) if name not in environ]
+    if missing:
+        place.report(f"${missing[0]} is not set", hint=f"export {missing[0]}=... where you type `air`")
+        return None
+    text = re.sub(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", lambda m: environ[m[1] or m[2]], text)
+    return Path(os.path.realpath(place.reading.base_dir / Path(text).expanduser()))
+
+
+@dataclass(frozen=True, slots=True)
+class Folder(Kind):
+    """A folder that exists, relative to the workload file."""
+
+    @property
+    def words(self) -> str:
+        return "a folder, relative to this file (~ and $VAR are expanded)"
+
+    def read(self, node: Node, place: Place) -> Any:
+        text = read_text(node, place)
+        if text is None:
+            return INVALID
+        if not text.strip():
+            place.report("empty: expected a folder", hint="`.` is the folder of this file")
+            return INVALID
+        path = expand(text, place)
+        if path is None:
+            return INVALID
+        if place.reading.check_files and not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for long names
+            exists = os.path.lexists(path)
+            place.report(f"{path} is not a folder" if exists else f"there is no folder {path}")
+            return INVALID
+        return path
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "minLength": 1}
+
+    def from_override(self, text: str, mark: nodes.OverrideMark) -> Node:
+        return nodes.text_scalar(text, mark)
+
+
+@dataclass(frozen=True, slots=True)
+class InnerPath(Kind):
+    """A relative path that stays inside the code's folder."""
+
+    @property
+    def words(self) -> str:
+        return "a relative path without `..`"
+
+    def read(self, node: Node, place: Place) -> Any:
+        text = read_text(node, place)
+        if text is None:
+            return INVALID
+        if not text.strip() or text.startswith(("/", "~")) or ".." in text.split("/"):
+            place.report(f"expected {self.words}, got {text!r}")
+            return INVALID
+        return text
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "minLength": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class RequirementsFile:
+    """A requirements file that was read: `version` only in its map form, where it was given."""
+
+    path: Path
+    version: str | None
+    dependencies: tuple[str, ...]
+
+
+_ITEM = Text(hint="for example numpy>=2")
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies(Kind):
+    """Packages for pip: a list, or the path of a requirements file."""
+
+    @property
+    def words(self) -> str:
+        return "a list of packages, or the path of a requirements file"
+
+    def read(self, node: Node, place: Place) -> Any:
+        if isinstance(node, SequenceNode):
+            values = Items(_ITEM).read(node, place)
+            return INVALID if values is INVALID else _without_blanks(values)
+        if isinstance(node, MappingNode):
+            place.report(f"expected {self.words}, got {came(node)}")
+            return INVALID
+        text = read_text(node, place)
+        path = expand(text, place) if text else None
+        if text == "":
+            place.report(f"empty: expected {self.words}")
+        return INVALID if path is None else read_requirements(path, place)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": ["array", "string"], "items": {"type": "string"}, "minLength": 1}
+
+    def child(self, key: str) -> Kind | None:
+        return _ITEM if key == "[]" else None
+
+    def from_override(self, text: str, mark: nodes.OverrideMark) -> Node:
+        listed = text.startswith("[") or text == "null"
+        return override_value(text, mark) if listed else nodes.text_scalar(text, mark)
+
+
+def _without_blanks(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(value.strip() for value in values if value.strip())
+
+
+def read_file(path: Path) -> str:
+    """The text of a small UTF-8 file.
+
+    Raises:
+        OSError: it cannot be read. The message of a plain OSError (no errno) says why it is refused.
+    """
+    if path.is_dir():
+        raise OSError("it is a folder")
+    with path.open("rb") as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise OSError("it is larger than 1 MB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise OSError(f"it is not UTF-8 text (line {line})") from error
+
+
+def read_requirements(path: Path, place: Place) -> Any:
+    """A requirements file in either form, or INVALID; its problems point into it."""
+    if not place.reading.check_files and not path.exists():
+        return RequirementsFile(path, None, ())
+    try:
+        text = read_file(path)
+    except OSError as error:
+        place.report(f"cannot read {path}: {(error.strerror or str(error)).lower()}")
+        return INVALID
+    if path.suffix.lower() not in (".yaml", ".yml"):
+        return RequirementsFile(path, None, _lines(text))
+    reading = Reading(
+        str(path), nodes.split_lines(text), path.parent, place.reading.environ, problems=place.reading.problems
+    )
+    try:
+        root = nodes.compose(text)
+    except nodes.NodeError as error:
+        problem = reading.problem_at(error.line, error.column, message=error.message, hint=error.hint)
+        reading.problems.append(problem)
+        return INVALID
+    if root is None:
+        return RequirementsFile(path, None, ())
+    return _read_map_form(root, Place(reading, "", root), path)
+
+
+def _read_map_form(root: Node, place: Place, path: Path) -> Any:
+    before = len(place.reading.problems)
+    pairs = read_map(root, place)
+    version: str | None = None
+    dependencies: tuple[str, ...] = ()
+    for pair in pairs or []:
+        here = place.child(pair.key, pair.key_node)
+        if pair.key not in ("version", "dependencies"):
+            report_unknown(pair, ["version", "dependencies"], place)
+        elif nodes.is_null(pair.value):
+            continue
+        elif pair.key == "version":
+            version = Base().read(pair.value, here)
+        else:
+            dependencies = Items(_ITEM).read(pair.value, here)
+    if len(place.reading.problems) > before:
+        return INVALID
+    return RequirementsFile(path, version, _without_blanks(dependencies))
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    """The entries of a requirements.txt: comments gone, continued lines joined."""
+    joined = re.sub(r"\\\r?\n", " ", text)
+    return _without_blanks(tuple(re.sub(r"(?:^|\s)#.*$", "", line) for line in joined.splitlines()))
