@@ -1,0 +1,105 @@
+"""Snapshots of the files as they are now, committed or not."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from airlane.snapshot.hashing import hash_files, read_to_end, vanished
+from airlane.snapshot.ignored import ignored_in_nested
+from airlane.snapshot.model import Entry, Kind
+from airlane.snapshot.refusal import refusal, refused_links
+from airlane.snapshot.stat_cache import StatCache
+from airlane.snapshot.walk import UNREADABLE, Found, Walk
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingFiles:
+    """What a working tree gives to a snapshot; `withheld` files may hold secrets and are not among the entries."""
+
+    entries: tuple[Entry, ...]
+    withheld: tuple[bytes, ...]
+    saw_ignore_files: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSource:
+    """Reads content from the folder, and holds it to what was planned."""
+
+    root: bytes
+
+    def contents(self, entries: tuple[Entry, ...]) -> Iterator[tuple[Entry, Iterable[bytes]]]:
+        """See `model.Source`."""
+        for entry in entries:
+            yield entry, self._chunks(entry) if entry.kind is Kind.FILE else ()
+
+    def _chunks(self, entry: Entry) -> Iterator[bytes]:
+        try:
+            descriptor = os.open(
+                self.root + b"/" + entry.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            )
+        except OSError as error:
+            raise vanished(entry.path) from error
+        try:
+            left_bytes = entry.size_bytes
+            digest = hashlib.sha256()
+            for data in read_to_end(descriptor, entry.size_bytes):
+                left_bytes -= len(data)
+                if left_bytes < 0:
+                    raise vanished(entry.path)
+                digest.update(data)
+                yield data
+        finally:
+            os.close(descriptor)
+        if left_bytes or digest.hexdigest() != entry.sha256:
+            raise vanished(entry.path)
+
+
+def read_working_files(
+    root: Path, include: Sequence[bytes], ignored: frozenset[bytes] | None, cache: StatCache | None
+) -> WorkingFiles:
+    """Find, check and digest the files of a folder.
+
+    `ignored` is None where there is no git to say; `include` is empty for everything.
+
+    Raises:
+        SnapshotError: a path is missing, vanished, or cannot be part of a snapshot; all offenders at once.
+    """
+    walk = _walk(root, include, ignored)
+    files = [found for found in walk.found.values() if found.kind is Kind.FILE]
+    others = [found for found in walk.found.values() if found.kind is not Kind.FILE]
+    walk.refused |= refused_links({found.path: found.target for found in others if found.kind is Kind.LINK})
+    if walk.refused:
+        raise refusal(walk.refused | _unreadable(walk.root, files))
+    known = cache.load() if cache else {}
+    hashed = hash_files(walk.root, files, known)
+    if hashed.unreadable:
+        raise refusal(dict.fromkeys(hashed.unreadable, UNREADABLE))
+    if cache and hashed.memories != known:
+        cache.save(hashed.memories)
+    entries = hashed.entries + [Entry(found.path, found.kind, found.mode, target=found.target) for found in others]
+    return WorkingFiles(
+        entries=tuple(sorted(entries, key=lambda entry: entry.order)),
+        withheld=tuple(sorted(path for path in walk.withheld if path not in walk.found)),
+        saw_ignore_files=walk.saw_ignore_files,
+    )
+
+
+def _walk(root: Path, include: Sequence[bytes], ignored: frozenset[bytes] | None) -> Walk:
+    def ask_nested(folder: bytes) -> frozenset[bytes]:
+        return frozenset() if ignored is None else ignored_in_nested(root / os.fsdecode(folder))
+
+    walk = Walk(os.fsencode(root), set(ignored or ()), ask_nested)
+    if include:
+        walk.only(include)
+    else:
+        walk.everything()
+    return walk
+
+
+def _unreadable(root: bytes, files: Iterable[Found]) -> dict[bytes, str]:
+    """So that a refusal names everything there is to mend, not the first kind of it."""
+    return {file.path: UNREADABLE for file in files if not os.access(root + b"/" + file.path, os.R_OK)}
