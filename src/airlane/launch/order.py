@@ -13,7 +13,8 @@ class Order:
 
     `env` is added to the agent's own environment; `secrets_file` holds a JSON object NAME -> value, whose values are
     masked in the log. `containment` is "auto", "pid_namespace" or "subreaper". Durations are seconds. `gpus` are the
-    indexes or UUIDs of the accelerators to sample.
+    indexes or UUIDs of the accelerators to sample. `scratch_folders` are made (0700) before the command starts and
+    removed, with what is in them, when it has ended.
     """
 
     run_id: str
@@ -31,6 +32,7 @@ class Order:
     metrics_file: Optional[str] = None
     metrics_interval_s: float = 10.0
     gpus: Tuple[str, ...] = field(default=())
+    scratch_folders: Tuple[str, ...] = field(default=())
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -39,4 +41,5 @@ class Order:
     def from_json(text: str) -> Order:
         fields = json.loads(text)
         fields["gpus"] = tuple(fields["gpus"])
+        fields["scratch_folders"] = tuple(fields["scratch_folders"])
         return Order(**fields)

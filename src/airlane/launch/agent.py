@@ -1,0 +1,81 @@
+"""A node's agent: starts the user's command, stays until nothing of it is left, and writes down how it ended.
+
+Exit codes: 0 the final record is written; 64 there was no readable order; 74 the record could not be written.
+This file comes before the command's start: what it imports is what the user waits for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from airlane.launch.command import KEPT_DESCRIPTORS, Command
+from airlane.launch.order_file import read_order
+from airlane.launch.scratch import make_scratch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from airlane.launch.contained import Contained
+
+EXIT_NO_ORDER = 64
+_FIRST_FREE_DESCRIPTOR = 3
+
+
+def main(arguments: list[str]) -> int:
+    """Carry out the order whose file is the only argument; returns the exit code."""
+    started_at = time.time()
+    try:
+        (path,) = arguments[1:]
+        order = read_order(path)
+        keep_descriptors(os.environ.pop(KEPT_DESCRIPTORS, ""))
+    except (OSError, ValueError, TypeError) as error:
+        sys.stderr.write(f"airlane agent: no order to carry out: {error}\n")
+        return EXIT_NO_ORDER
+    try:
+        make_scratch(order.scratch_folders)
+        command = Command(order)
+        contained = contain(order.containment, command)
+    except (OSError, ValueError) as error:
+        from airlane.launch.watch import give_up
+
+        return give_up(order, started_at, error)
+    command.release()
+
+    from airlane.launch.watch import Watch
+
+    return Watch(order, command, contained, started_at).run()
+
+
+def keep_descriptors(numbers: str) -> None:
+    """Keep the descriptors "5,6" for as long as the agent lives, without the command; close all others it was given.
+
+    Raises ValueError or OSError when one is not a number, or not open.
+    """
+    kept = {int(number) for number in numbers.split(",") if number}
+    for descriptor in kept:
+        os.set_inheritable(descriptor, False)
+    for name in os.listdir("/dev/fd"):
+        if int(name) >= _FIRST_FREE_DESCRIPTOR and int(name) not in kept:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the listing's own
+
+
+def contain(wanted: str, command: Command) -> Contained:
+    """Start the command: in a PID namespace where that is wanted ("auto": as root) and permitted. Raises OSError."""
+    if sys.platform != "linux":
+        from airlane.launch.process_group import ProcessGroup
+
+        return ProcessGroup(command)
+    if wanted == "pid_namespace" or (wanted == "auto" and os.geteuid() == 0):
+        from airlane.launch.pid_namespace import PidNamespace
+
+        try:
+            return PidNamespace(command)
+        except OSError:
+            pass  # many containers do not permit it; the record says which containment it was
+    from airlane.launch.subreaper import Subreaper
+
+    return Subreaper(command)

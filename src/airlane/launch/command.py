@@ -1,0 +1,110 @@
+"""The user's command: what it will find, and the last steps before bash takes over the process."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from airlane.launch import libc
+from airlane.launch.order_file import parse_object
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from airlane.launch.order import Order
+
+KEPT_DESCRIPTORS = "AIR_KEEP_FDS"
+# What an outer run, or a launcher around the supervisor, may have left in the environment: none of it is this run's.
+NOT_INHERITED = (
+    KEPT_DESCRIPTORS,
+    "AIR_ATTEMPT",
+    "AIR_CHECKPOINT_DIR",
+    "AIR_RUN_ID",
+    "CODE_SOURCE_PATH",
+    "GLOBAL_RANK",
+    "HYPERPARAMETERS_PATH",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "MLFLOW_EXPERIMENT_ID",
+    "MLFLOW_EXPERIMENT_NAME",
+    "MLFLOW_RUN_ID",
+    "NODE_RANK",
+    "NUM_NODES",
+    "OLDPWD",
+    "RANK",
+    "RAY_ADDRESS",
+    "RAY_TMPDIR",
+    "WORLD_SIZE",
+)
+STRICT_BASH = ("bash", "-euo", "pipefail")
+NOT_STARTED = 127
+
+
+class Command:
+    """Everything that bash needs, made ready before the fork; `become` is called in the child."""
+
+    def __init__(self, order: Order) -> None:
+        """Raises OSError or ValueError when something the order names is not there."""
+        self.secrets = read_secrets(order.secrets_file) if order.secrets_file else {}
+        self.environment = build_environment(dict(os.environ), order.env, self.secrets)
+        self.log = os.open(order.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.output_end = -1
+        self.output = self.log
+        if self.secrets:
+            self.output_end, self.output = os.pipe()
+        self.failure_end, self._failure = os.pipe()
+        self._command_file = order.command_file
+        self._folder = order.working_folder
+        self._null = os.open(os.devnull, os.O_RDONLY)
+
+    def become(self) -> NoReturn:
+        """Turn this (forked) process into bash running the command; never returns."""
+        try:
+            os.setsid()
+            os.chdir(self._folder)
+            os.dup2(self._null, 0)
+            os.dup2(self.output, 1)
+            os.dup2(self.output, 2)
+            libc.default_signals()
+            os.execvpe(STRICT_BASH[0], [*STRICT_BASH, self._command_file], self.environment)  # noqa: S606 - it is the shell
+        except (OSError, ValueError) as error:
+            self.fail(error)
+        finally:
+            os._exit(NOT_STARTED)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the agent, from a child, why the command could not be started."""
+        os.write(self._failure, str(error).encode(errors="replace"))
+
+    def release(self) -> None:
+        """Close, in the agent, what only the child needs."""
+        os.close(self._null)
+        os.close(self._failure)
+        if self.output != self.log:
+            os.close(self.output)
+
+    def failure(self) -> str | None:
+        """Why the command could not be started, or None; asked when its process has ended."""
+        os.set_blocking(self.failure_end, False)
+        try:
+            words = os.read(self.failure_end, 4096)
+        except BlockingIOError:
+            return None
+        return words.decode(errors="replace") or None
+
+
+def read_secrets(path: str) -> dict[str, str]:
+    """Secret values by variable name. Raises OSError, PermissionError when others may read the file, or ValueError."""
+    with open(path, encoding="utf-8") as file:
+        if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+            raise PermissionError(f"{path} must be readable by its owner alone (mode 0600)")
+        return parse_object(file.read())
+
+
+def build_environment(inherited: dict[str, str], added: dict[str, str], secrets: dict[str, str]) -> dict[str, str]:
+    """The command's environment: the node's own, without another run's variables, then this run's, then secrets."""
+    kept = {name: value for name, value in inherited.items() if name not in NOT_INHERITED}
+    return {**kept, **added, **secrets}

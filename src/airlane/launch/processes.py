@@ -1,0 +1,113 @@
+"""Linux processes through /proc: who descends from whom, and signals that cannot hit a recycled pid."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    # A process that cannot be mistaken for a later one: its pid and its start, in clock ticks since boot.
+    Identity = tuple[int, int]
+
+_STATE, _PARENT, _THREADS, _START = 0, 1, 17, 19  # positions in /proc/PID/stat after the name; proc(5)
+_MOST_PASSES = 200
+
+
+def read_stat(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat from the third on (the state). Raises OSError when there is no such process."""
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        text = file.read()
+    return text[text.rindex(b")") + 2 :].split()
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when it is gone."""
+    try:
+        return int(read_stat(pid)[_START])
+    except (OSError, ValueError):
+        return None
+
+
+def all_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def descendants(*roots: int) -> set[Identity]:
+    """Every live process below these, without them. Zombies are dead: they only wait to be read."""
+    children: dict[int, list[int]] = {}
+    starts: dict[int, int] = {}
+    for pid in all_pids():
+        try:
+            fields = read_stat(pid)
+        except (OSError, ValueError):
+            continue  # ended meanwhile
+        children.setdefault(int(fields[_PARENT]), []).append(pid)
+        if fields[_STATE] not in (b"Z", b"X") or int(fields[_THREADS]) > 1:
+            starts[pid] = int(fields[_START])
+    found: set[Identity] = set()
+    waiting = [child for root in roots for child in children.get(root, ())]
+    while waiting:
+        pid = waiting.pop()
+        if pid in starts:
+            found.add((pid, starts[pid]))
+        waiting.extend(children.get(pid, ()))
+    return found
+
+
+def send(process: Identity, number: int) -> bool:
+    """Signal one process; False when it is gone, or is not ours to signal."""
+    pid, started = process
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    except (AttributeError, OSError):
+        return _send_by_pid(process, number)  # Linux before 5.3
+    try:
+        if start_ticks(pid) != started:
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _send_by_pid(process: Identity, number: int) -> bool:
+    pid, started = process
+    if start_ticks(pid) != started:
+        return False
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def send_all(find: Callable[[], set[Identity]], number: int) -> set[Identity]:
+    """Signal everything that `find` finds, again until it finds nothing new; returns whom the signal reached."""
+    tried: set[Identity] = set()
+    reached: set[Identity] = set()
+    for _ in range(_MOST_PASSES):
+        new = find() - tried
+        if not new:
+            break
+        tried |= new
+        reached.update(process for process in new if send(process, number))
+    return reached
+
+
+def kill_all(find: Callable[[], set[Identity]]) -> set[Identity]:
+    """SIGKILL everything that `find` finds; what was stopped first cannot fork its way out."""
+    stopped = send_all(find, signal.SIGSTOP)
+    return {process for process in stopped if send(process, signal.SIGKILL)}
+
+
+def terminate_all(find: Callable[[], set[Identity]]) -> None:
+    """SIGTERM everything that `find` finds, and wake what is stopped so that it can answer."""
+    for process in send_all(find, signal.SIGTERM):
+        send(process, signal.SIGCONT)

@@ -1,0 +1,70 @@
+"""Ending what a run left behind when its agent is dead: found by the AIR_RUN_ID in its environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from airlane.launch.processes import all_pids, descendants, kill_all, read_stat, start_ticks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from airlane.launch.processes import Identity
+
+_PARENT = 1  # position in /proc/PID/stat, as read_stat counts
+_PATIENCE_S = 2.0
+_PAUSE_S = 0.005
+
+
+def sweep(run_id: str, *, attempt: int | None = None, exclude: frozenset[int] = frozenset()) -> int:
+    """SIGKILL every process of this run (of one attempt, if given), and what descends from them; returns how many.
+
+    A process belongs to the run when the environment it was started with says so. Ourselves, our ancestors and the pids
+    in `exclude` are spared, and processes that this user may not look into are not seen. Linux only; elsewhere 0.
+    """
+    if sys.platform != "linux":
+        return 0
+    marks = {b"AIR_RUN_ID=" + os.fsencode(run_id)}
+    if attempt is not None:
+        marks.add(b"AIR_ATTEMPT=%d" % attempt)
+    spared = exclude | _ourselves()
+    killed: set[Identity] = set()
+    deadline = time.monotonic() + _PATIENCE_S
+    while found := kill_all(lambda: _members(marks, spared)):
+        killed |= found
+        if time.monotonic() > deadline:
+            break  # the kernel holds them (a dead network disk): they die when it lets go
+        time.sleep(_PAUSE_S)
+    return len(killed)
+
+
+def _members(marks: set[bytes], spared: frozenset[int]) -> set[Identity]:
+    found = {
+        (pid, started)
+        for pid in all_pids()
+        if pid not in spared
+        and marks <= _environment(pid)
+        and (started := start_ticks(pid)) is not None
+        and marks <= _environment(pid)  # again: now it is the process with that start
+    }
+    if found:
+        found |= descendants(*(pid for pid, _ in found))
+    return {process for process in found if process[0] not in spared}
+
+
+def _environment(pid: int) -> set[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            return set(file.read().split(b"\0"))
+    except OSError:
+        return set()
+
+
+def _ourselves() -> frozenset[int]:
+    pids = set()
+    pid = os.getpid()
+    while pid > 0:
+        pids.add(pid)
+        pid = int(read_stat(pid)[_PARENT])
+    return frozenset(pids)
