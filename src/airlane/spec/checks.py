@@ -121,7 +121,12 @@ def check_permission(found: Found) -> None:
 
 def check_workload(found: Found) -> None:
     """What the sections must agree on."""
-    _check_command(found)
+    if found.get("job_type") == "udp":
+        found.report(
+            "job_type",
+            "udp workloads get their command from the hosted service and cannot run here",
+            hint="write a command and remove job_type",
+        )
     for name in found.get("secrets") or {}:
         if name in (found.get("env_variables") or {}):
             place = found.at("secrets")
@@ -133,20 +138,6 @@ def check_workload(found: Found) -> None:
     compute = found.get("compute")
     if found.given("priority") and compute and not (compute.node_pool_id or compute.pool_name):
         found.report("priority", "goes with compute.node_pool_id or pool_name only", hint="see compute.priority_class")
-
-
-def _check_command(found: Found) -> None:
-    if found.get("job_type") == "udp":
-        if found.given("command"):
-            found.report("command", "has no meaning with job_type udp: the hosted service writes the command")
-        else:
-            found.report(
-                "job_type",
-                "udp workloads get their command from the hosted service and cannot run here",
-                hint="write a command and remove job_type",
-            )
-    elif found.missing("command"):
-        found.report("command", "missing: expected a shell script", hint="for example command: python train.py")
 
 
 def _key_node(found: Found, section: str, name: str) -> Node:

@@ -38,7 +38,6 @@ def _any_invalid(values: Iterable[Any]) -> bool:
     return any(isinstance(value, Invalid) for value in values)
 
 
-@dataclass(frozen=True, slots=True)
 class Anything(Kind):
     """Any YAML value: maps, lists, numbers, text, booleans, null."""
 
@@ -56,7 +55,7 @@ class Anything(Kind):
         return self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Items(Kind):
     """A list."""
 
@@ -83,7 +82,7 @@ class Items(Kind):
         return self.item if key == "[]" else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Named(Kind):
     """A map from names that the user chooses. `shell_names`: they become environment variables."""
 
@@ -126,7 +125,7 @@ def _check_variable_name(name: str, place: Place) -> None:
         place.report("the runtime sets this variable itself", hint=INSTEAD.get(name, "choose another name"))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Found:
     """The valid values of a section, for the rules that look at several; a rule may replace values."""
 
@@ -157,7 +156,7 @@ class Found:
         self.at(name).report(message, hint=hint)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Section(Kind):
     """The fields of a model. `rules` look at several of them; `extensions` lets in x-* keys."""
 
@@ -217,7 +216,7 @@ class Section(Kind):
         return item.kind if item else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class WrappedSection(Section):
     """A section that may also stand one level down: `type: snapshot` beside `snapshot: {...}`."""
 

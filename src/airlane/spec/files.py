@@ -12,8 +12,8 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 
 from airlane.spec import nodes
 from airlane.spec.containers import Items
-from airlane.spec.kinds import Base, Kind, Text, override_value, read_text
-from airlane.spec.reading import INVALID, Place, Reading, came, read_map, report_unknown
+from airlane.spec.kinds import Kind, Text, override_value, read_text
+from airlane.spec.reading import INVALID, Place, came
 
 MAX_FILE_BYTES = 1024 * 1024
 
@@ -29,7 +29,6 @@ def expand(text: str, place: Place) -> Path | None:
     return Path(os.path.realpath(place.reading.base_dir / Path(text).expanduser()))
 
 
-@dataclass(frozen=True, slots=True)
 class Folder(Kind):
     """A folder that exists, relative to the workload file."""
 
@@ -60,7 +59,6 @@ class Folder(Kind):
         return nodes.text_scalar(text, mark)
 
 
-@dataclass(frozen=True, slots=True)
 class InnerPath(Kind):
     """A relative path that stays inside the code's folder."""
 
@@ -90,10 +88,9 @@ class RequirementsFile:
     dependencies: tuple[str, ...]
 
 
-_ITEM = Text(hint="for example numpy>=2")
+PACKAGE = Text(hint="for example numpy>=2")
 
 
-@dataclass(frozen=True, slots=True)
 class Dependencies(Kind):
     """Packages for pip: a list, or the path of a requirements file."""
 
@@ -103,8 +100,8 @@ class Dependencies(Kind):
 
     def read(self, node: Node, place: Place) -> Any:
         if isinstance(node, SequenceNode):
-            values = Items(_ITEM).read(node, place)
-            return INVALID if values is INVALID else _without_blanks(values)
+            values = Items(PACKAGE).read(node, place)
+            return INVALID if values is INVALID else without_blanks(values)
         if isinstance(node, MappingNode):
             place.report(f"expected {self.words}, got {came(node)}")
             return INVALID
@@ -112,20 +109,25 @@ class Dependencies(Kind):
         path = expand(text, place) if text else None
         if text == "":
             place.report(f"empty: expected {self.words}")
-        return INVALID if path is None else read_requirements(path, place)
+        if path is None:
+            return INVALID
+        from airlane.spec.requirements_file import read_requirements
+
+        return read_requirements(path, place)
 
     def schema(self) -> dict[str, Any]:
         return {"type": ["array", "string"], "items": {"type": "string"}, "minLength": 1}
 
     def child(self, key: str) -> Kind | None:
-        return _ITEM if key == "[]" else None
+        return PACKAGE if key == "[]" else None
 
     def from_override(self, text: str, mark: nodes.OverrideMark) -> Node:
         listed = text.startswith("[") or text == "null"
         return override_value(text, mark) if listed else nodes.text_scalar(text, mark)
 
 
-def _without_blanks(values: tuple[str, ...]) -> tuple[str, ...]:
+def without_blanks(values: tuple[str, ...]) -> tuple[str, ...]:
+    """The entries that say something, trimmed."""
     return tuple(value.strip() for value in values if value.strip())
 
 
@@ -146,54 +148,3 @@ def read_file(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise OSError(f"it is not UTF-8 text (line {line})") from error
-
-
-def read_requirements(path: Path, place: Place) -> Any:
-    """A requirements file in either form, or INVALID; its problems point into it."""
-    if not place.reading.check_files and not path.exists():
-        return RequirementsFile(path, None, ())
-    try:
-        text = read_file(path)
-    except OSError as error:
-        place.report(f"cannot read {path}: {(error.strerror or str(error)).lower()}")
-        return INVALID
-    if path.suffix.lower() not in (".yaml", ".yml"):
-        return RequirementsFile(path, None, _lines(text))
-    reading = Reading(
-        str(path), nodes.split_lines(text), path.parent, place.reading.environ, problems=place.reading.problems
-    )
-    try:
-        root = nodes.compose(text)
-    except nodes.NodeError as error:
-        problem = reading.problem_at(error.line, error.column, message=error.message, hint=error.hint)
-        reading.problems.append(problem)
-        return INVALID
-    if root is None:
-        return RequirementsFile(path, None, ())
-    return _read_map_form(root, Place(reading, "", root), path)
-
-
-def _read_map_form(root: Node, place: Place, path: Path) -> Any:
-    before = len(place.reading.problems)
-    pairs = read_map(root, place)
-    version: str | None = None
-    dependencies: tuple[str, ...] = ()
-    for pair in pairs or []:
-        here = place.child(pair.key, pair.key_node)
-        if pair.key not in ("version", "dependencies"):
-            report_unknown(pair, ["version", "dependencies"], place)
-        elif nodes.is_null(pair.value):
-            continue
-        elif pair.key == "version":
-            version = Base().read(pair.value, here)
-        else:
-            dependencies = Items(_ITEM).read(pair.value, here)
-    if len(place.reading.problems) > before:
-        return INVALID
-    return RequirementsFile(path, version, _without_blanks(dependencies))
-
-
-def _lines(text: str) -> tuple[str, ...]:
-    """The entries of a requirements.txt: comments gone, continued lines joined."""
-    joined = re.sub(r"\\\r?\n", " ", text)
-    return _without_blanks(tuple(re.sub(r"(?:^|\s)#.*$", "", line) for line in joined.splitlines()))

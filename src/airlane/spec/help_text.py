@@ -13,6 +13,7 @@ from airlane.spec.models import Workload
 from airlane.spec.suggest import did_you_mean
 
 WIDTH = 80
+HOSTED_ONLY = "Recorded, without effect here: it means something on the hosted service only."
 EXAMPLE = """\
 experiment_name: sft-qwen
 compute:
@@ -84,6 +85,8 @@ def _describe_entry(name: str, entry: Entry) -> str:
     else:
         lines += ["Fields (* must be there):", ""]
         lines += [_row(field, inner) for field, inner in entries_of(model).items()]
+        if entry.hosted_only:
+            lines += ["", _wrapped(HOSTED_ONLY)]
         first = next(iter(entries_of(model)))
         lines += ["", f"More about one field: air -h config.{name}.{first}"]
     return "\n".join(lines) + "\n"
@@ -100,7 +103,7 @@ def _facts(entry: Entry) -> Iterator[str]:
 
         yield f"Names that the runtime sets itself: {', '.join(sorted(RUNTIME_VARIABLES))}"
     if entry.hosted_only:
-        yield "Recorded, without effect here: it means something on the hosted service only."
+        yield HOSTED_ONLY
 
 
 def _example(name: str, entry: Entry) -> str:

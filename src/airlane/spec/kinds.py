@@ -21,7 +21,11 @@ LONGEST_VARIABLE_BYTES = 128 * 1024 - 1
 
 
 class Kind(ABC):
-    """What a field may hold."""
+    """What a field may hold.
+
+    Kinds are dataclasses without equality and repr, or plain classes: what a dataclass writes is compiled at
+    every start of `air`.
+    """
 
     __slots__ = ()
 
@@ -67,7 +71,7 @@ def _mark_all(node: Node, mark: nodes.OverrideMark) -> None:
         _mark_all(child, mark)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Text(Kind):
     """A piece of text. `any_scalar` takes numbers and booleans, too, exactly as written.
 
@@ -76,6 +80,7 @@ class Text(Kind):
 
     rule: str | None = None
     rule_words: str = ""
+    not_blank: bool = False
     max_length: int | None = None
     max_bytes: int | None = None
     trimmed: bool = False
@@ -101,10 +106,10 @@ class Text(Kind):
         return self.change(value) if self.change else value
 
     def _complaint(self, value: str) -> str | None:
+        if (self.rule or self.not_blank) and not value.strip():
+            return f"empty: expected {self.words}"
         if self.rule and not re.fullmatch(self.rule, value):
-            return (
-                f"expected {self.rule_words}, got {clip(value)!r}" if value.strip() else f"empty: expected {self.words}"
-            )
+            return f"expected {self.rule_words}, got {clip(value)!r}"
         if self.max_length and len(value) > self.max_length:
             return f"{len(value)} characters; at most {self.max_length} are allowed"
         if self.max_bytes and len(value.encode()) > self.max_bytes:
@@ -115,6 +120,8 @@ class Text(Kind):
         shape: dict[str, Any] = {"type": ["string", "number", "boolean"] if self.any_scalar else "string"}
         if self.rule:
             shape["pattern"] = f"^\\s*(?:{self.rule})\\s*$" if self.trimmed else f"^(?:{self.rule})$"
+        elif self.not_blank:
+            shape["pattern"] = "\\S"
         if self.max_length and not self.trimmed:
             shape["maxLength"] = self.max_length
         return shape
@@ -142,7 +149,7 @@ def read_text(node: Node, place: Place, *, any_scalar: bool = False, hint: str |
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Command(Kind):
     """A shell script."""
 
@@ -176,7 +183,7 @@ class Command(Kind):
         return nodes.text_scalar(text, mark)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Whole(Kind):
     """A whole number; "2" in quotes is one, too."""
 
@@ -214,7 +221,7 @@ class Whole(Kind):
         return {"type": ["integer", "string"], "minimum": self.minimum, "maximum": LARGEST_WHOLE, "pattern": "^[0-9]+$"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Choice(Kind):
     """One of a few words, or what `pattern` (`pattern_words`) lets in; `near` are more words to suggest."""
 
@@ -247,7 +254,6 @@ class Choice(Kind):
         return nodes.plain_scalar(text, mark) if text == "null" else nodes.text_scalar(text, mark)
 
 
-@dataclass(frozen=True, slots=True)
 class Base(Kind):
     """The name of an environment that Airlane ships, as a number or text."""
 
@@ -273,7 +279,6 @@ class Base(Kind):
         return nodes.plain_scalar(text, mark)
 
 
-@dataclass(frozen=True, slots=True)
 class Remote(Kind):
     """Whether the branch is looked up at a git remote: true (origin), false, or the remote's name."""
 

@@ -15,7 +15,6 @@ from airlane.errors import Problem, SpecError
 from airlane.spec import nodes
 from airlane.spec.files import read_file
 from airlane.spec.models import WORKLOAD, Workload
-from airlane.spec.overrides import apply_overrides
 from airlane.spec.reading import Place, Reading
 from airlane.spec.suggest import nearest
 
@@ -62,8 +61,12 @@ def load_text(
         SpecError: everything that is wrong with it.
     """
     reading = Reading(file, nodes.split_lines(text), base_dir, os.environ, check_files=check_files)
-    root, problems = apply_overrides(_compose(text, reading), overrides, WORKLOAD)
-    reading.problems.extend(problems)
+    root = _compose(text, reading)
+    if overrides:
+        from airlane.spec.overrides import apply_overrides
+
+        root, problems = apply_overrides(root, overrides, WORKLOAD)
+        reading.problems.extend(problems)
     workload = WORKLOAD.read(root, Place(reading, "", root))
     if reading.problems or not isinstance(workload, Workload):
         raise SpecError(_in_order(reading))

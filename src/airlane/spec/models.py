@@ -20,7 +20,7 @@ from airlane.spec.files import Dependencies, Folder, InnerPath
 from airlane.spec.kinds import LONGEST_VARIABLE_BYTES, Base, Choice, Command, Remote, Text, Whole
 
 _NAME = Text(rule="[A-Za-z0-9_-]+", rule_words="letters, digits, - and _")
-_ANY_TEXT = Text(rule=r"[\s\S]*\S[\s\S]*", rule_words="text")
+_ANY_TEXT = Text(not_blank=True)
 _PERMISSION_LEVELS = (
     "CAN_VIEW",
     "CAN_MANAGE_RUN",
@@ -302,6 +302,7 @@ class Workload:
             "${...} and $(...) mean what they mean in bash.",
             Command(),
             example="python train.py",
+            required=True,
         ),
     )
     compute: ComputeSpec = field(
@@ -421,7 +422,7 @@ class Workload:
         default=None,
         metadata=entry(
             "The usage policy to bill to, by name.",
-            Text(rule=r"[\s\S]*\S[\s\S]*", rule_words="text", max_length=127),
+            Text(not_blank=True, max_length=127),
             example="research",
             hosted_only=True,
         ),

@@ -21,7 +21,7 @@ class Invalid:
 INVALID: Final = Invalid()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reading:
     """One file being read; its problems and hosted-only fields collect here."""
 
@@ -63,7 +63,7 @@ class Reading:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Place:
     """A field being read: its dotted name, and the node (a key, or a list's item) that problems point at."""
 
@@ -81,7 +81,7 @@ class Place:
         return Place(self.reading, f"{self.field}[{index}]", node)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Pair:
     """A key and its value in a mapping."""
 
