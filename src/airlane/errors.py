@@ -127,3 +127,11 @@ class TrackingError(AirError):
     code = "NETWORK_ERROR"
     kind = "TRANSIENT"
     retryable = True
+
+
+class TrackingRejectedError(TrackingError):
+    """The MLflow server answered and refused: asking again would not help."""
+
+    code = "INVALID_REQUEST"
+    kind = "USER"
+    retryable = False

@@ -1,0 +1,65 @@
+"""The last words of an attempt's MLflow run: status, tags, parameters, logs. Each step may be repeated."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+from airlane.errors import TrackingRejectedError
+from airlane.store.records import Cause
+from airlane.store.states import State
+from airlane.tracking.artifacts import Part, destination
+from airlane.tracking.fields import STATUSES, fit_param, outcome_tags
+from airlane.tracking.rest import Mlflow
+
+_DESCRIPTION = "mlflow.note.content"
+
+
+def close_run(mlflow: Mlflow, run_id: str, *, state: State, cause: Cause, ended_at: float) -> None:
+    """Give the run its final status, whatever the user's own code made of it, and say why it ended."""
+    mlflow.update_run(run_id, STATUSES[state], end_time_ms=int(ended_at * 1000))
+    tags = outcome_tags(state, cause)
+    if state is not State.SUCCESS and _DESCRIPTION not in mlflow.get_run(run_id).tags:
+        tags[_DESCRIPTION] = f"{state}: {cause.summary}"
+    mlflow.log_tags(run_id, tags)
+
+
+def log_params(mlflow: Mlflow, run_id: str, params: Mapping[str, str]) -> None:
+    """Log the parameters that the user's own code did not: MLflow refuses a second value."""
+    if not params:
+        return
+    logged = mlflow.get_run(run_id).params
+    fitted = dict(map(fit_param, params.items()))
+    mlflow.log_params(run_id, {key: value for key, value in fitted.items() if key not in logged})
+
+
+def upload(mlflow: Mlflow, artifact_uri: str, part: Part) -> None:
+    """Store one part.
+
+    Raises:
+        TrackingRejectedError: this experiment's artifacts are out of reach, see artifacts.destination.
+        OSError: the file cannot be read.
+    """
+    where = destination(artifact_uri, mlflow.address)
+    content = part.note if part.note is not None else _read(part)
+    if isinstance(where, str):
+        mlflow.upload(where, part.name, io.BytesIO(content), len(content))
+        return
+    try:
+        _store(where / part.name, content)
+    except OSError as error:
+        raise TrackingRejectedError(f"the logs were not stored in MLflow: {error}") from error
+
+
+def _read(part: Part) -> bytes:
+    with part.path.open("rb") as file:
+        file.seek(part.start)
+        return file.read(part.length_bytes)
+
+
+def _store(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.part")
+    scratch.write_bytes(content)
+    scratch.replace(path)

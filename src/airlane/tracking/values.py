@@ -1,0 +1,53 @@
+"""What the supervisor tells tracking about an attempt, and what it gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airlane.store.records import Cause
+from airlane.store.states import State
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptInfo:
+    """An attempt that starts. Times are seconds since the epoch.
+
+    `params` are logged when the attempt ends, and only those that the user's own code did not log: MLflow refuses a
+    second value for a parameter, and that refusal would otherwise stop the user's code. `artifacts` are (file, folder
+    within the MLflow run) and go up at once.
+    """
+
+    run_id: str
+    attempt: int
+    experiment_name: str
+    run_name: str
+    started_at: float
+    artifact_location: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
+    artifacts: tuple[tuple[Path, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """The MLflow run of an attempt: `uri` is for the command's MLFLOW_TRACKING_URI, `url` is the page for people.
+
+    `uri` holds credentials where the user's own URI does; `url` never does.
+    """
+
+    experiment_id: str
+    run_id: str
+    uri: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptOutcome:
+    """An attempt that ended. `artifacts` are (file, folder within the MLflow run); missing files are passed over."""
+
+    state: State
+    cause: Cause
+    ended_at: float
+    artifacts: tuple[tuple[Path, str], ...] = ()
