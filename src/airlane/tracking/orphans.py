@@ -58,8 +58,8 @@ def close_orphan(home: Home, orphan: Orphan, env: Mapping[str, str], *, timeout_
             return False
         uri = running.uri
     try:
-        mlflow = Mlflow(uri, env, timeout_s=timeout_s)
-        _close(mlflow, orphan)
+        with contextlib.closing(Mlflow(uri, env, timeout_s=timeout_s)) as mlflow:
+            _close(mlflow, orphan)
     except TrackingRejectedError:
         note.unlink(missing_ok=True)  # deleted by the user, say: it will never be closed
         return True

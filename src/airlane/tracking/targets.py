@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from airlane.errors import TrackingError
 from airlane.store.paths import Home
 from airlane.tracking import server
 from airlane.tracking.rest import Mlflow
@@ -55,7 +56,11 @@ class Remote:
 
     def connect(self) -> Mlflow:
         mlflow = Mlflow(self.uri, self.env)
-        mlflow.check()
+        try:
+            mlflow.check()
+        except TrackingError:
+            mlflow.close()
+            raise
         return mlflow
 
     def lost(self) -> bool:

@@ -157,8 +157,7 @@ class _Worker:
             if self._closing and self._finished():
                 break
             self._take(self._wait_s())
-        if self._mlflow is not None:
-            self._mlflow.close()
+        self._disconnect()
 
     def begin(self, entry: Entry) -> None:
         self._entries.append(entry)
@@ -224,11 +223,17 @@ class _Worker:
             self._settle(self._mlflow, self._target)
 
     def _connect(self, target: Target) -> Mlflow:
+        self._disconnect()
         mlflow = target.connect()
         if self._uri not in (None, mlflow.uri):
             self._refusals.append(f"the MLflow server had to move from {self._uri} to {mlflow.uri}: its port was taken")
         self._uri = mlflow.uri
         return mlflow
+
+    def _disconnect(self) -> None:
+        if self._mlflow is not None:
+            self._mlflow.close()
+            self._mlflow = None
 
     def _settle(self, mlflow: Mlflow, target: Target) -> None:
         """Close what killed supervisors left open, once."""
@@ -238,7 +243,7 @@ class _Worker:
         self._settled = True
 
     def _fail(self, problem: str, *, for_good: bool) -> None:
-        self._mlflow = None
+        self._disconnect()
         self._busy = False
         self._gave_up = for_good
         self._retry_at = time.monotonic() + RETRY_AFTER_S[min(self._failures, len(RETRY_AFTER_S) - 1)]
