@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from cli_reference import cli_page
+
 from airlane.spec.containers import Items, Named
 from airlane.spec.fields import Entry, entries_of
 from airlane.spec.help_text import EXAMPLE, section_model, walk
@@ -102,6 +104,7 @@ def schema_file() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": cli_page,
     "workload.md": workload_page,
     "workload.schema.json": schema_file,
 }

@@ -123,13 +123,28 @@ def whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
     Only `\n` ends a line. A last line without one is given at the end.
     """
-    rest = b""
+    cutter = LineCutter()
     for chunk in chunks:
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
-        yield from lines
-        while len(rest) > LONGEST_LINE_BYTES:
-            yield rest[:LONGEST_LINE_BYTES]
-            rest = rest[LONGEST_LINE_BYTES:]
-    if rest:
-        yield rest
+        yield from cutter.feed(chunk)
+    yield from cutter.rest()
+
+
+class LineCutter:
+    """Cuts chunks into lines as they come; see `whole_lines`."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that the chunk completes."""
+        lines = (self._rest + chunk).split(b"\n")
+        self._rest = lines.pop()
+        while len(self._rest) > LONGEST_LINE_BYTES:
+            lines.append(self._rest[:LONGEST_LINE_BYTES])
+            self._rest = self._rest[LONGEST_LINE_BYTES:]
+        return lines
+
+    def rest(self) -> list[bytes]:
+        """The last line, if it has no newline."""
+        rest, self._rest = self._rest, b""
+        return [rest] if rest else []

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from airlane.errors import ArgumentError, NotFoundError, SecretError
+from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.")
-_LONGEST_FILE_NAME = 255
+_LONGEST_FILE_NAME = 200
 
 
 def set_secret(home: Home, ref: str, value: str) -> None:
@@ -30,7 +30,7 @@ def set_secret(home: Home, ref: str, value: str) -> None:
         for folder in (home.secrets, path.parent):
             folder.mkdir(mode=0o700, exist_ok=True)
             _refuse_if_shared(folder)
-        _replace(path, value.encode("utf-8", "surrogateescape"))
+        SystemDisk().replace(path, value.encode("utf-8", "surrogateescape"))
     except OSError as error:
         raise SecretError(f"Cannot write the secret {ref}: {error.strerror}: {path}") from error
 
@@ -156,18 +156,3 @@ def _refuse_if_shared(path: Path) -> None:
         raise SecretError(
             f"Others can open {path} (mode {mode:o}; a secret needs {private}).", hint=f"chmod {private} '{path}'"
         )
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write so that the old or the new value is there at every moment, and never readable by others."""
-    draft = path.with_name(f".{os.urandom(8).hex()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise

@@ -1,0 +1,61 @@
+"""air doctor: check what runs need."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from airlane.cli.command import Command, Context
+from airlane.cli.envelope import data_line
+from airlane.cli.parser import Parser
+from airlane.cli.screen import Look
+from airlane.cli.words import count, pad, width
+from airlane.errors import EXIT_FAILED, EXIT_OK
+
+if TYPE_CHECKING:
+    from airlane.api import Check  # type: ignore[import-not-found,unused-ignore]
+
+
+def configure(_parser: Parser) -> None:
+    """Nothing beside the options that every command has."""
+
+
+def execute(_values: Namespace, context: Context) -> int:
+    checks = context.client().doctor()
+    failed = [check for check in checks if check.ok is False]
+    if context.json:
+        facts = [
+            {"name": check.name, "ok": check.ok, "detail": check.detail, "hint": check.hint or None} for check in checks
+        ]
+        context.screen.show(data_line({"ok": not failed, "checks": facts}, time.time()))
+    else:
+        context.screen.show(doctor_page(checks, context.screen.out_look))
+    return EXIT_FAILED if failed else EXIT_OK
+
+
+def doctor_page(checks: Sequence[Check], look: Look) -> str:
+    """One line a check, and below it what to do where it is not well."""
+    column = max((width(check.name) for check in checks), default=0)
+    lines: list[str] = []
+    for check in checks:
+        mark = look.warn if check.ok is None else look.ok if check.ok else look.bad
+        lines.append(f"{mark} {pad(check.name, column)}  {check.detail}".rstrip())
+        if check.hint and not check.ok:
+            lines += [f"  {' ' * column}  {line}" for line in check.hint.splitlines()]
+    failed = sum(check.ok is False for check in checks)
+    lines += ["", f"{count(failed, 'problem')}." if failed else "Ready."]
+    return "\n".join(lines)
+
+
+COMMANDS = (
+    Command(
+        "doctor",
+        "[options]",
+        (("air doctor", "this machine"), ("air doctor -p hpc", "a profile")),
+        configure,
+        execute,
+        notes="The exit code is 1 if a check failed.",
+    ),
+)

@@ -1,0 +1,69 @@
+"""air list: the latest runs."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+
+from airlane.cli.command import Command, Context
+from airlane.cli.envelope import data_line
+from airlane.cli.parser import Parser, flatten, pairs, whole_number
+from airlane.cli.run_json import list_facts
+from airlane.cli.run_pages import run_table
+from airlane.errors import EXIT_OK
+
+
+def configure(parser: Parser) -> None:
+    parser.add_argument("--limit", type=whole_number(1), default=20, metavar="N", help="at most so many (20)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="ids alone, one a line")
+    parser.add_argument("--all-status", action="store_true", help="also runs that have ended")
+    parser.add_argument("--all-users", action="store_true", help="also other people's runs")
+    parser.add_argument(
+        "--filter",
+        action="append",
+        nargs="+",
+        metavar="KEY=VALUE",
+        help="only runs that match: experiment=GLOB, accelerator_type=PART, num_accelerators=N, user=NAME",
+    )
+
+
+def execute(values: Namespace, context: Context) -> int:
+    filters = pairs("--filter", flatten(values.filter))
+    views = context.client().list(
+        limit=values.limit, all_status=values.all_status, all_users=values.all_users, filters=filters
+    )
+    screen, now = context.screen, time.time()
+    if context.json:
+        screen.show(data_line({"runs": [list_facts(view, now) for view in views]}, now))
+    elif values.quiet:
+        for view in views:
+            screen.show(view.record.id)
+    elif views:
+        screen.show(run_table(views, screen.out_look, now))
+    else:
+        screen.say(_nothing(values))
+    return EXIT_OK
+
+
+def _nothing(values: Namespace) -> str:
+    if values.filter:
+        return "No run matches."
+    if values.all_status:
+        return "There are no runs yet.\n  air run -f train.yaml"
+    return "No run is waiting or running.\n  air list --all-status"
+
+
+COMMANDS = (
+    Command(
+        "list",
+        "[runs] [options]",
+        (
+            ("air list --all-status", "the latest runs, ended ones too"),
+            ("air list --filter experiment='sft-*' num_accelerators=8", "some of them"),
+            ("air cancel $(air list -q)", "ids for other commands"),
+        ),
+        configure,
+        execute,
+        noun="runs",
+    ),
+)

@@ -1,0 +1,43 @@
+"""The completion script of a shell, made from the parsers of all commands."""
+
+from __future__ import annotations
+
+import argparse
+
+from airlane.cli.registry import COMMANDS, FIRST_WORDS, load
+
+_FILES = ("FILE",)
+
+
+def completion_script(shell: str) -> str:
+    """The script for bash, zsh, fish or tcsh."""
+    import shtab
+
+    return str(shtab.complete(_whole_parser(), shell=shell))
+
+
+def _whole_parser() -> argparse.ArgumentParser:
+    """One argparse tree of all commands, for shtab alone; commands parse their own words."""
+    parser = argparse.ArgumentParser(prog="air", add_help=False)
+    parser.add_argument("--version", action="store_true", help="which Airlane this is")
+    parser.add_argument("-h", "--help", action="store_true", help="help")
+    commands = parser.add_subparsers()
+    for first in FIRST_WORDS:
+        if first in COMMANDS:
+            _add(commands, first, first)
+            continue
+        names = [name for name in COMMANDS if name.split()[0] == first]
+        actions = commands.add_parser(first, add_help=False).add_subparsers()
+        for name in names:
+            _add(actions, name, name.split()[1])
+    return parser
+
+
+def _add(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, word: str) -> None:
+    import shtab
+
+    own = load(name).parser()
+    for action in own._actions:  # noqa: SLF001 - argparse has no public way to list them
+        if action.metavar in _FILES:
+            action.complete = shtab.FILE  # type: ignore[attr-defined] # how shtab is told
+    commands.add_parser(word, parents=[own], add_help=False, help=COMMANDS[name].summary)

@@ -1,0 +1,193 @@
+"""From the words of a command line to a command and its exit code; errors are told here, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airlane import __version__
+from airlane.cli.registry import COMMANDS, FIRST_WORDS, load
+from airlane.cli.screen import Screen
+from airlane.errors import EXIT_INTERRUPTED, EXIT_OK, AirError, ArgumentError, SpecError
+
+# What a shell reports for a program that wrote into a closed pipe.
+EXIT_PIPE_CLOSED = 141
+_TAKES_VALUE = ("-p", "--profile")
+
+
+class _InterruptedError(AirError):
+    """Ctrl-C, where no run was being watched."""
+
+    exit_code = EXIT_INTERRUPTED
+    code = "INTERRUPTED"
+    kind = "USER"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A command line taken apart: options before the command, the command's first word, and what follows it."""
+
+    before: tuple[str, ...]
+    first: str | None
+    after: tuple[str, ...]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Everything but the command, up to a "--"."""
+        words = (*self.before, *self.after)
+        return words[: words.index("--")] if "--" in words else words
+
+
+def dispatch(argv: Sequence[str]) -> int:
+    """Run a command line; the exit code. Whatever goes wrong is told on stderr, or in the envelope with --json."""
+    screen = Screen.of_process()
+    words = split(argv)
+    try:
+        code = _run(words, screen)
+        sys.stdout.flush()
+    except AirError as error:
+        return _tell(error, screen, as_json="--json" in words.options)
+    except KeyboardInterrupt:
+        return _tell(_InterruptedError("Interrupted."), screen, as_json="--json" in words.options)
+    except BrokenPipeError:
+        # Python would complain about stdout once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE_CLOSED
+    except Exception as error:
+        if "-v" in words.options or "--verbose" in words.options:
+            raise
+        broken = AirError(f"Airlane itself failed: {type(error).__name__}: {error}", hint="again with -v shows where")
+        return _tell(broken, screen, as_json="--json" in words.options)
+    return code
+
+
+def split(argv: Sequence[str]) -> Words:
+    """The first word that is no option (nor the value of one, nor a help topic) is the command."""
+    skip = False
+    for position, word in enumerate(argv):
+        if skip:
+            skip = False
+        elif word in _TAKES_VALUE:
+            skip = True
+        elif not word.startswith("-") and not (position and _asks_help(argv[position - 1]) and word not in FIRST_WORDS):
+            return Words(tuple(argv[:position]), word, tuple(argv[position + 1 :]))
+    return Words(tuple(argv), None, ())
+
+
+def _run(words: Words, screen: Screen) -> int:
+    if any(_asks_help(word) for word in words.options):
+        return _help(words, screen)
+    if words.first is None:
+        return _no_command(words, screen)
+    name, rest = _name(words.first, words.after)
+    if name is None:
+        from airlane.cli.help_pages import group_page
+
+        screen.show(group_page(words.first))
+        return EXIT_OK
+    from airlane.cli.command import Context
+
+    command = load(name)
+    if command.noun and rest[:1] == (command.noun,):
+        rest = rest[1:]
+    values = command.parser().read([*words.before, *rest])
+    context = Context(screen, profile=values.profile, json=values.json, verbose=values.verbose)
+    return command.execute(values, context)
+
+
+def _no_command(words: Words, screen: Screen) -> int:
+    if "--version" in words.before:
+        if "--json" in words.before:
+            from airlane.cli.envelope import data_line
+
+            screen.show(data_line({"version": __version__}, time.time()))
+        else:
+            screen.show(f"airlane {__version__}")
+        return EXIT_OK
+    if words.before:
+        from airlane.cli.parser import Parser
+
+        Parser("").read(words.before)  # an unknown option is told first
+        raise ArgumentError("air: a command is missing", hint="air -h")
+    from airlane.cli.help_pages import overview
+
+    screen.show(overview())
+    return EXIT_OK
+
+
+def _name(first: str, after: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """The command's name and the words left; no name where a first word with several actions stands alone.
+
+    Raises:
+        ArgumentError: there is no such command.
+    """
+    if first in COMMANDS:
+        return first, after
+    known: Sequence[str] = FIRST_WORDS
+    typed = first
+    if first in FIRST_WORDS:
+        if not after or after[0].startswith("-"):
+            return None, after
+        typed = f"{first} {after[0]}"
+        if typed in COMMANDS:
+            return typed, after[1:]
+        known = [name for name in COMMANDS if name.startswith(f"{first} ")]
+    from airlane.cli.parser import closest
+
+    guess = closest(typed, known)
+    raise ArgumentError(
+        f"air: unknown command {typed!r}", hint=f"did you mean air {guess}?" if guess else "air -h lists the commands"
+    )
+
+
+def _help(words: Words, screen: Screen) -> int:
+    from airlane.cli.help_pages import command_page, group_page, overview
+
+    topic = _topic(words)
+    if topic is not None:
+        from airlane.spec.help_text import describe
+
+        screen.show(describe(topic).rstrip("\n"))
+    elif words.first is None:
+        screen.show(overview())
+    else:
+        name, _ = _name(words.first, words.after)
+        screen.show(command_page(load(name)) if name else group_page(words.first))
+    return EXIT_OK
+
+
+def _topic(words: Words) -> str | None:
+    """The word after -h, where it is not an option: `air -h config.compute`."""
+    from itertools import pairwise
+
+    for one, following in pairwise((*words.before, *words.after)):
+        about_fields = following.split(".")[0] == "config" or (words.first is None and not following.startswith("-"))
+        if _asks_help(one) and about_fields:
+            return following
+    return None
+
+
+def _asks_help(word: str) -> bool:
+    return word in ("-h", "--help")
+
+
+def _tell(error: AirError, screen: Screen, *, as_json: bool) -> int:
+    if as_json:
+        from airlane.cli.envelope import error_line
+
+        screen.show(error_line(error, time.time()))
+    screen.say(error_text(error))
+    return error.exit_code
+
+
+def error_text(error: AirError) -> str:
+    """What is told on stderr: the message, then what to type, indented."""
+    if isinstance(error, SpecError):
+        from airlane.spec.problems import render_problems
+
+        return render_problems(error)
+    hint = "".join(f"\n  {line}" for line in (error.hint or "").splitlines())
+    return f"{error.message}{hint}"

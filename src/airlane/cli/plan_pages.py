@@ -1,0 +1,131 @@
+"""What would be run: the check marks above a submission, the page and the JSON of `--dry-run`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airlane.cli.run_words import compute_words, git_words, short_digest
+from airlane.cli.screen import Look
+from airlane.cli.words import clip, count, pad, size, width
+
+if TYPE_CHECKING:
+    from airlane.api import RunPlan  # type: ignore[import-not-found,unused-ignore]
+
+_LABEL = 11
+_NAME = 8
+_SECTION = 14
+
+
+def check_marks(plan: RunPlan, look: Look) -> list[str]:
+    """One line for each thing that is settled, and one for each warning."""
+    compute = plan.workload.compute
+    words = compute_words(compute.num_accelerators, compute.accelerator_type)
+    lines = [_mark(look, Path(plan.loaded.file).name, "", f"{words} on {count(plan.nodes, 'node')}")]
+    if plan.snapshot is not None:
+        code = f"{count(plan.snapshot.files, 'file')}, {size(plan.snapshot.size_bytes)}"
+        git = git_words(plan.snapshot.git)
+        lines.append(_mark(look, "code", short_digest(plan.snapshot.digest), code + (f"  ({git})" if git else "")))
+    environment = plan.environment
+    added = f"+{len(environment.dependencies)}" if environment.dependencies else ""
+    lines.append(_mark(look, "environment", f"{environment.base}{added}", _environment_state(plan)))
+    lines += [f"{look.warn} {warning}" for warning in plan.warnings]
+    return [clip(line, look.columns) if look.columns and not look.colour else line for line in lines]
+
+
+def dry_run_page(plan: RunPlan, look: Look) -> str:
+    """The whole plan, for people."""
+    lines = check_marks(plan, look)
+    lines += [f"{look.ok} {pad('where', _LABEL)} {line}" for line in plan.backend_lines[:1]]
+    lines += _section("each node", _wrapped(joined_variables(plan.variables), look.columns or 80))
+    lines += _section("command", plan.command.rstrip("\n").split("\n"))
+    for line in plan.backend_lines[1:]:
+        lines.append(line)
+    return "\n".join([*lines, "", "Nothing was submitted."])
+
+
+def plan_facts(plan: RunPlan) -> dict[str, Any]:
+    """The whole plan, as JSON."""
+    compute = plan.workload.compute
+    environment = plan.environment
+    snapshot = plan.snapshot
+    return {
+        "status": "DRY_RUN_OK",
+        "dry_run": True,
+        "experiment_name": plan.workload.experiment_name,
+        "num_accelerators": compute.num_accelerators,
+        "accelerator_type": compute.accelerator_type,
+        "nodes": plan.nodes,
+        "accelerators_per_node": plan.accelerators_per_node,
+        "environment": {
+            "base": environment.base,
+            "dependencies": list(environment.dependencies),
+            "key": environment.key,
+            "cached": environment.cached,
+        },
+        "code": None
+        if snapshot is None
+        else {
+            "digest": snapshot.digest,
+            "files": snapshot.files,
+            "size_bytes": snapshot.size_bytes,
+            "commit": snapshot.git.commit if snapshot.git else None,
+            "dirty": snapshot.git.dirty if snapshot.git else None,
+        },
+        "variables": [dict(variables) for variables in plan.variables],
+        "command": plan.command,
+        "where": list(plan.backend_lines),
+        "warnings": list(plan.warnings),
+    }
+
+
+def joined_variables(nodes: Sequence[Mapping[str, str]]) -> list[str]:
+    """The variables of all nodes in one list: "NUM_NODES=2", "NODE_RANK=0..1", "AIR_X=a|b"."""
+    words: list[str] = []
+    for name in dict.fromkeys(name for variables in nodes for name in variables):
+        values = [variables[name] for variables in nodes if name in variables]
+        words.append(f"{name}={_joined(values)}")
+    return words
+
+
+def _joined(values: list[str]) -> str:
+    different = list(dict.fromkeys(values))
+    if len(different) == 1:
+        return different[0]
+    if all(value.isdigit() for value in different):
+        numbers = [int(value) for value in different]
+        if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+            return f"{numbers[0]}..{numbers[-1]}"
+    return "|".join(different)
+
+
+def _environment_state(plan: RunPlan) -> str:
+    environment = plan.environment
+    if environment.key is None:
+        return f"the Python {environment.python_version} that runs air"
+    state = "cached" if environment.cached else "to be built first"
+    return f"{state}  (key {environment.key[:_NAME]})"
+
+
+def _mark(look: Look, label: str, name: str, text: str) -> str:
+    """Columns like those of the other marks; a long label pushes its text to the right."""
+    head = pad(label, _LABEL + 1 + _NAME) if not name else f"{pad(label, _LABEL)} {pad(name, _NAME)}"
+    return f"{look.ok} {head}  {text}"
+
+
+def _section(title: str, lines: Sequence[str]) -> list[str]:
+    first, *rest = lines or [""]
+    indent = " " * (_SECTION + 2)
+    return ["", f"{pad(title, _SECTION)}  {first}", *(f"{indent}{line}".rstrip() for line in rest)]
+
+
+def _wrapped(words: Sequence[str], columns: int) -> list[str]:
+    """Words in lines that fit beside a section's title; a word is never cut."""
+    lines: list[str] = []
+    for word in words:
+        if lines and width(lines[-1]) + 2 + width(word) <= columns - _SECTION - 2:
+            lines[-1] += f"  {word}"
+        else:
+            lines.append(word)
+    return lines

@@ -1,0 +1,120 @@
+"""What a command writes to: results on stdout, everything else on stderr, plain where nobody is looking."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+DEFAULT_COLUMNS = 80
+_ASCII = str.maketrans(
+    {
+        "✓": "+",
+        "✗": "x",
+        "·": "-",
+        "×": "x",
+        "…": "...",
+        "–": "-",
+        "—": "-",
+        "→": "->",
+        **dict.fromkeys("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*"),
+    }
+)
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How text may look: in colour or not, and how wide. `columns` is None where lines are not to be cut."""
+
+    colour: bool = False
+    columns: int | None = DEFAULT_COLUMNS
+
+    def paint(self, text: str, *styles: str) -> str:
+        if not self.colour or not text:
+            return text
+        return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+
+    @property
+    def ok(self) -> str:
+        return self.paint("✓", "green")
+
+    @property
+    def bad(self) -> str:
+        return self.paint("✗", "red")
+
+    @property
+    def warn(self) -> str:
+        return self.paint("!", "yellow")
+
+
+PLAIN = Look()
+
+
+class Screen:
+    """The two streams of a command. `out_look` and `err_look` say how each may be written to."""
+
+    def __init__(self, out: TextIO, err: TextIO, env: Mapping[str, str]) -> None:
+        self._out = out
+        self._err = err
+        self._out_plain = _speaks_only_ascii(out)
+        self._err_plain = _speaks_only_ascii(err)
+        self.out_look = _look(out, env)
+        self.err_look = _look(err, env)
+        self.live = err.isatty() and env.get("TERM") != "dumb"
+
+    @staticmethod
+    def of_process() -> Screen:
+        for stream in (sys.stdout, sys.stderr):
+            # A path that is not UTF-8 must not keep the rest of a line from being shown.
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # they are TextIOWrappers here
+        return Screen(sys.stdout, sys.stderr, os.environ)
+
+    @property
+    def out_is_terminal(self) -> bool:
+        return self._out.isatty()
+
+    def show(self, text: str) -> None:
+        """A line (or several) of the result, on stdout."""
+        self._out.write((text.translate(_ASCII) if self._out_plain else text) + "\n")
+        self._out.flush()
+
+    def show_bytes(self, chunk: bytes) -> None:
+        """A piece of a log, as it is, on stdout."""
+        self._out.flush()
+        self._out.buffer.write(chunk)
+        self._out.buffer.flush()
+
+    def say(self, text: str = "") -> None:
+        """A line (or several) for people, on stderr."""
+        self.write_err(text + "\n")
+
+    def write_err(self, text: str) -> None:
+        self._err.write(text.translate(_ASCII) if self._err_plain else text)
+        self._err.flush()
+
+
+def _speaks_only_ascii(stream: TextIO) -> bool:
+    try:
+        "✓✗⠋×·…".encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return True
+    return False
+
+
+def _look(stream: TextIO, env: Mapping[str, str]) -> Look:
+    if not stream.isatty():
+        return Look(colour=bool(env.get("FORCE_COLOR")) and not env.get("NO_COLOR"), columns=None)
+    colour = not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+    return Look(colour=colour, columns=_columns(stream, env))
+
+
+def _columns(stream: TextIO, env: Mapping[str, str]) -> int:
+    if env.get("COLUMNS", "").isdigit():
+        return max(1, int(env["COLUMNS"]))
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or DEFAULT_COLUMNS
+    except (OSError, ValueError):
+        return DEFAULT_COLUMNS

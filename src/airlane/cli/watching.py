@@ -1,0 +1,132 @@
+"""A run while it is watched: for people (its log on stdout, the rest on stderr), or as one line of JSON an event."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from airlane.cli.envelope import data_line, event_line
+from airlane.cli.live import LiveLine
+from airlane.cli.run_json import run_facts
+from airlane.cli.run_pages import verdict
+from airlane.cli.screen import Screen
+from airlane.errors import EXIT_INTERRUPTED
+from airlane.logs.tail import LineCutter
+from airlane.store.runs import RunView
+from airlane.store.states import Phase
+
+if TYPE_CHECKING:
+    from airlane.api import Update  # type: ignore[import-not-found,unused-ignore]
+
+
+class Watch(Protocol):
+    """What shows a run as it goes."""
+
+    def take(self, update: Update) -> None:
+        """Show one thing that happened."""
+
+    def ended(self, view: RunView) -> None:
+        """Show how it ended."""
+
+    def interrupted(self, view: RunView) -> int:
+        """Say that the run goes on; the exit code."""
+
+    def close(self) -> None:
+        """Leave the screen as it should be left. Harmless when repeated."""
+
+
+class TextWatch:
+    """Phases in one rewritten line until the first line of the log, then the log as it is, then the verdict."""
+
+    def __init__(self, run_id: str, screen: Screen) -> None:
+        self._run_id = run_id
+        self._screen = screen
+        self._line: LiveLine | None = None
+        self._inside_line = False
+
+    def take(self, update: Update) -> None:
+        from airlane.api import LogChunk, PhaseChanged
+
+        if isinstance(update, LogChunk):
+            self.close()
+            self._screen.show_bytes(update.data)
+            self._inside_line = not update.data.endswith(b"\n")
+        elif isinstance(update, PhaseChanged):
+            self._phase(update.phase, update.detail)
+
+    def ended(self, view: RunView) -> None:
+        self.close()
+        self._end_line()
+        self._screen.say(verdict(view, self._screen.err_look, time.time()))
+
+    def interrupted(self, view: RunView) -> int:
+        self.close()
+        if view.state.terminal:
+            self.ended(view)
+        else:
+            self._screen.say(f"\nStopped watching. The run goes on: air logs {self._run_id}")
+        return EXIT_INTERRUPTED
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _phase(self, phase: Phase | None, detail: str | None) -> None:
+        if phase is Phase.RETRYING:
+            self.close()
+            self._end_line()
+            self._screen.say(f"{self._screen.err_look.warn} retrying{f': {detail}' if detail else ''}")
+        elif phase in (Phase.PREPARING, Phase.QUEUED, Phase.STARTING):
+            self._line = self._line or LiveLine(self._screen, tick=True)
+            self._line.update(phase, detail)
+        elif self._line is not None and phase is not None:
+            self._line.update(phase, detail)
+
+    def _end_line(self) -> None:
+        """The log may end inside a line: what follows on a terminal begins a new one."""
+        if self._inside_line and self._screen.out_is_terminal:
+            self._screen.say()
+        self._inside_line = False
+
+
+class JsonWatch:
+    """One JSON object a line: STATUS, LOG, and at the end an envelope."""
+
+    def __init__(self, run_id: str, screen: Screen) -> None:
+        self._run_id = run_id
+        self._screen = screen
+        self._lines: dict[int, LineCutter] = {}
+
+    def take(self, update: Update) -> None:
+        from airlane.api import LogChunk, StatusChanged
+
+        if isinstance(update, LogChunk):
+            self._log(update.node, self._lines.setdefault(update.node, LineCutter()).feed(update.data))
+        elif isinstance(update, StatusChanged):
+            self._event("STATUS", status=update.state, previous_status=update.previous)
+
+    def ended(self, view: RunView) -> None:
+        self._flush()
+        now = time.time()
+        self._screen.show(data_line(run_facts(view, now), now))
+
+    def interrupted(self, view: RunView) -> int:
+        self._flush()
+        now = time.time()
+        self._screen.show(data_line({**run_facts(view, now), "watching": False}, now))
+        return EXIT_INTERRUPTED
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _flush(self) -> None:
+        for node, cutter in self._lines.items():
+            self._log(node, cutter.rest())
+
+    def _log(self, node: int, lines: list[bytes]) -> None:
+        for line in lines:
+            self._event("LOG", node=node, line=line.decode("utf-8", "replace"))
+
+    def _event(self, kind: str, **facts: object) -> None:
+        self._screen.show(event_line(kind, time.time(), **facts))

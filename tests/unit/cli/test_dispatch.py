@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+import airlane
+from airlane import errors
+from airlane.cli.command import Context
+from airlane.cli.dispatch import error_text, split
+from airlane.cli.help_pages import command_page, group_page, overview
+from airlane.cli.main import main
+from airlane.cli.registry import COMMANDS, FIRST_WORDS, load
+from airlane.errors import ArgumentError, Problem, SpecError
+from golden_text import check_golden
+
+
+class Output:
+    """What a command line wrote, and its exit code."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    def envelope(self) -> dict[str, Any]:
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+
+@pytest.fixture
+def air(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*words: str) -> Output:
+        code = main(list(words))
+        out, err = capsys.readouterr()
+        return Output(code, out, err)
+
+    return run
+
+
+def failing(error: BaseException) -> Any:
+    def client(_context: Context) -> None:
+        raise error
+
+    return client
+
+
+@pytest.mark.parametrize("words", [(), ("-h",), ("--help",)])
+def test_air_alone_teaches(air: Any, words: tuple[str, ...]) -> None:
+    output = air(*words)
+    assert (output.code, output.err) == (0, "")
+    check_golden("help.txt", output.out.rstrip("\n"))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_page_that_begins_with_an_example_and_fits_80_columns(air: Any, name: str) -> None:
+    output = air(*name.split(), "-h")
+    assert output.code == 0
+    assert output.out.startswith(("air ", "eval "))
+    assert max(map(len, output.out.splitlines())) <= 80
+    check_golden(f"help_{name.replace(' ', '_')}.txt", output.out.rstrip("\n"))
+
+
+@pytest.mark.parametrize("words", [("run", "-h"), ("-h", "run"), ("-p", "hpc", "run", "--watch", "-h")])
+def test_help_may_stand_anywhere(air: Any, words: tuple[str, ...]) -> None:
+    assert air(*words).out == command_page(load("run")) + "\n"
+
+
+@pytest.mark.parametrize("first", ["env", "secrets"])
+def test_a_word_with_several_actions_lists_them(air: Any, first: str) -> None:
+    assert air(first).out == air(first, "-h").out == group_page(first) + "\n"
+
+
+@pytest.mark.parametrize(
+    "words", [("-h", "config.compute"), ("run", "-h", "config.compute"), ("--help", "config.compute")]
+)
+def test_help_on_fields_comes_from_the_models(air: Any, words: tuple[str, ...]) -> None:
+    output = air(*words)
+    assert output.code == 0
+    assert "num_accelerators" in output.out
+
+
+def test_help_on_an_unknown_topic_lists_the_topics(air: Any) -> None:
+    output = air("-h", "nonsense")
+    assert output.code == 0
+    assert "config.compute" in output.out or "compute" in output.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("rnu",), 2, ("air: unknown command 'rnu'", "did you mean air run?")),
+        (("qwertz",), 2, ("air: unknown command 'qwertz'", "air -h lists the commands")),
+        (("secrets", "lst"), 2, ("air: unknown command 'secrets lst'", "did you mean air secrets list?")),
+        (("run", "--wtach"), 2, ("air run: unknown option --wtach", "did you mean --watch? (all options: air run -h)")),
+        (("list", "--limit", "0"), 2, ("air list: --limit: expected a whole number from 1 on, got '0'", "air list -h")),
+        (
+            ("logs", "x", "--tail", "0"),
+            2,
+            ("air logs: --tail: expected a whole number from 1 on, got '0'", "air logs -h"),
+        ),
+        (("logs",), 2, ("air logs: ID is missing", "air logs -h")),
+        (("get", "a", "b"), 2, ("air get: one word too many: 'b'", "air get -h")),
+        (("run",), 2, ("air run: which workload? A YAML file is missing", "air run -f train.yaml")),
+        (("run", "a.yaml", "-f", "b.yaml"), 2, ("air run: the workload is given twice: b.yaml and a.yaml", None)),
+        (("list", "--filter", "user"), 2, ("--filter: expected KEY=VALUE, got 'user'", None)),
+        (("cancel",), 1, ("air cancel: which run? An id, or --all, is missing", "air list")),
+        (("cancel", "x", "--all"), 1, ("air cancel: ids and --all exclude each other", "air list")),
+        (("cancel", "--all"), 1, ("air cancel --all needs a yes", "air cancel --all --yes")),
+        (("--json",), 2, ("air: a command is missing", "air -h")),
+        (("--nonsense",), 2, ("air: unknown option --nonsense", None)),
+        (("-p",), 2, ("air: -p/--profile: expected one argument", None)),
+        (
+            ("env", "prune", "--older-than", "-1"),
+            2,
+            ("air env prune: --older-than: expected a number of days, got '-1'", None),
+        ),
+        (
+            ("env", "prune", "--older-than", "x"),
+            2,
+            ("air env prune: --older-than: expected a number of days, got 'x'", None),
+        ),
+    ],
+)
+def test_a_wrong_command_line_says_what_to_type(
+    air: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: int, told: tuple[str, str | None]
+) -> None:
+    monkeypatch.setattr(Context, "client", lambda _context: None)
+    output = air(*words)
+    assert output.code == code
+    message, hint = told
+    lines = output.err.splitlines()
+    assert lines[0] == message
+    assert hint is None or lines[1] == f"  {hint}"
+    as_json = air("--json", *words)
+    assert as_json.code == code
+    assert as_json.envelope()["error"]["message"] == message
+
+
+@pytest.mark.parametrize("words", [("--version",), ("-v", "--version")])
+def test_the_version_is_told(air: Any, words: tuple[str, ...]) -> None:
+    assert air(*words).out == f"airlane {airlane.__version__}\n"
+
+
+def test_the_version_is_told_in_json(air: Any) -> None:
+    assert air("--version", "--json").envelope()["data"] == {"version": airlane.__version__}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        kind("it went wrong", hint="do this")
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.AirError) and kind is not SpecError
+    ],
+)
+def test_every_error_has_its_exit_code_and_its_envelope(
+    air: Any, monkeypatch: pytest.MonkeyPatch, error: errors.AirError
+) -> None:
+    monkeypatch.setattr(Context, "client", failing(error))
+    output = air("list")
+    assert (output.code, output.out, output.err) == (error.exit_code, "", "it went wrong\n  do this\n")
+    output = air("list", "--json")
+    facts = output.envelope()
+    assert facts["v"] == 1
+    time.strptime(facts["ts"], "%Y-%m-%dT%H:%M:%SZ")
+    assert facts["error"] == {
+        "code": error.code,
+        "kind": error.kind,
+        "message": "it went wrong",
+        "retryable": error.retryable,
+        "hint": "do this",
+    }
+    assert error.retryable == (error.kind == "TRANSIENT")
+
+
+def test_problems_of_a_workload_are_all_in_the_envelope(air: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem("unknown field", "comand", "train.yaml", 21, 1, "Did you mean `command`?", ((21, "comand: x"),))
+    error = SpecError((problem, problem))
+    monkeypatch.setattr(Context, "client", failing(error))
+    output = air("list", "--json")
+    assert output.code == 2
+    problems = output.envelope()["error"]["problems"]
+    assert [(p["field"], p["line"], p["column"]) for p in problems] == [("comand", 21, 1)] * 2
+    assert error_text(error) in output.err
+
+
+def test_ctrl_c_has_its_exit_code_and_closes_the_json(air: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Context, "client", failing(KeyboardInterrupt()))
+    assert air("list").code == 130
+    output = air("list", "--json")
+    assert output.code == 130
+    assert output.envelope()["error"]["code"] == "INTERRUPTED"
+
+
+def test_a_defect_is_told_without_a_traceback_unless_asked_for(air: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Context, "client", failing(ZeroDivisionError("oops")))
+    output = air("list")
+    assert (output.code, output.err.splitlines()[0]) == (1, "Airlane itself failed: ZeroDivisionError: oops")
+    with pytest.raises(ZeroDivisionError):
+        air("list", "-v")
+
+
+@pytest.mark.parametrize(
+    ("argv", "first", "after"),
+    [
+        (["-p", "run", "list"], "list", ()),
+        (["--profile=x", "get", "run", "7k"], "get", ("run", "7k")),
+        (["--json"], None, ()),
+        (["-h", "config"], None, ()),
+        (["-h", "run"], "run", ()),
+    ],
+)
+def test_the_command_is_the_first_word_that_is_no_option(
+    argv: list[str], first: str | None, after: tuple[str, ...]
+) -> None:
+    words = split(argv)
+    assert (words.first, words.after) == (first, after)
+
+
+@pytest.mark.parametrize("words", [("-p", "hpc", "--json", "list"), ("list", "--json", "-p", "hpc")])
+def test_global_options_may_stand_before_or_after_the_command(
+    air: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    seen: list[Context] = []
+
+    def client(context: Context) -> None:
+        seen.append(context)
+        raise ArgumentError("enough")
+
+    monkeypatch.setattr(Context, "client", client)
+    air(*words)
+    assert [(context.profile, context.json) for context in seen] == [("hpc", True)]
+
+
+def test_the_table_of_commands_loads_and_is_complete() -> None:
+    for name in COMMANDS:
+        assert load(name).name == name
+    assert all(first in overview() for first in FIRST_WORDS)
