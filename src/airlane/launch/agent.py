@@ -10,6 +10,7 @@ import os
 import sys
 import time
 
+from airlane.launch import libc
 from airlane.launch.command import KEPT_DESCRIPTORS, Command
 from airlane.launch.order_file import read_order
 from airlane.launch.scratch import make_scratch
@@ -25,6 +26,7 @@ _FIRST_FREE_DESCRIPTOR = 3
 def main(arguments: list[str]) -> int:
     """Carry out the order whose file is the only argument; returns the exit code."""
     started_at = time.time()
+    libc.block_stop_signals()
     try:
         (path,) = arguments[1:]
         order = read_order(path)

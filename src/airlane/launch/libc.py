@@ -9,7 +9,9 @@ import ctypes
 import os
 import sys
 
-SIGKILL = 9  # numbers, because importing `signal` costs as much as starting the command
+# Numbers, because importing `signal` costs as much as starting the command.
+SIGKILL = 9
+STOP_SIGNALS = (1, 2, 15)  # SIGHUP, SIGINT, SIGTERM
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 CLONE_NEWNS = 0x0002_0000
@@ -21,6 +23,7 @@ MS_REC = 0x4000
 MS_SLAVE = 0x8_0000
 
 _SIG_SETMASK = 3 if sys.platform == "darwin" else 2
+_SIG_BLOCK = 1 if sys.platform == "darwin" else 0
 _SIGSET_BYTES = 128  # as large as any system's sigset_t; all zeros is the empty set
 _LAST_SIGNAL = 64
 
@@ -54,6 +57,14 @@ def mount(source: str, target: str, kind: str | None, flags: int) -> None:
     kind_bytes = kind.encode() if kind else None
     arguments = (source.encode(), target.encode(), kind_bytes, ctypes.c_ulong(flags), None)
     _check(_libc.mount(*arguments), f"mount {target}")
+
+
+def block_stop_signals() -> None:
+    """Keep the signals that ask us to stop until their handlers are there."""
+    held = ctypes.create_string_buffer(_SIGSET_BYTES)
+    for number in STOP_SIGNALS:
+        _libc.sigaddset(held, number)
+    _libc.sigprocmask(_SIG_BLOCK, held, None)
 
 
 def default_signals() -> None:

@@ -37,7 +37,7 @@ def parse_object(text: str) -> dict[str, Any]:
     )
     try:
         value, end = make_scanner(rules)(text, 0)  # type: ignore[arg-type]
-    except StopIteration:
+    except (StopIteration, SystemError):  # it raises its own error class only where json has been imported
         return _parse_slowly(text)
     if not isinstance(value, dict) or text[end:].strip():
         return _parse_slowly(text)

@@ -84,7 +84,7 @@ class PidNamespace(Contained):
         if not self.empty:
             os.kill(self.pid, libc.SIGKILL)  # a zombie of ours at worst: its pid cannot be another's
 
-    def _find(self) -> set[Identity]:
+    def _find(self) -> list[Identity]:
         from airlane.launch.processes import descendants
 
         return descendants(self.pid)

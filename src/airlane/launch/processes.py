@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Identity = tuple[int, int]
 
 _STATE, _PARENT, _THREADS, _START = 0, 1, 17, 19  # positions in /proc/PID/stat after the name; proc(5)
-_MOST_PASSES = 200
+_MOST_PASSES = 20
 
 
 def read_stat(pid: int) -> list[bytes]:
@@ -35,8 +35,8 @@ def all_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def descendants(*roots: int) -> set[Identity]:
-    """Every live process below these, without them. Zombies are dead: they only wait to be read."""
+def descendants(*roots: int) -> list[Identity]:
+    """Every live process below these, without them, parents first. Zombies are dead: they only wait to be read."""
     children: dict[int, list[int]] = {}
     starts: dict[int, int] = {}
     for pid in all_pids():
@@ -47,14 +47,10 @@ def descendants(*roots: int) -> set[Identity]:
         children.setdefault(int(fields[_PARENT]), []).append(pid)
         if fields[_STATE] not in (b"Z", b"X") or int(fields[_THREADS]) > 1:
             starts[pid] = int(fields[_START])
-    found: set[Identity] = set()
-    waiting = [child for root in roots for child in children.get(root, ())]
-    while waiting:
-        pid = waiting.pop()
-        if pid in starts:
-            found.add((pid, starts[pid]))
-        waiting.extend(children.get(pid, ()))
-    return found
+    below = [child for root in roots for child in children.get(root, ())]
+    for pid in below:
+        below.extend(children.pop(pid, ()))
+    return [(pid, starts[pid]) for pid in below if pid in starts]
 
 
 def send(process: Identity, number: int) -> bool:
@@ -88,26 +84,29 @@ def _send_by_pid(process: Identity, number: int) -> bool:
     return True
 
 
-def send_all(find: Callable[[], set[Identity]], number: int) -> set[Identity]:
+def send_all(find: Callable[[], list[Identity]], number: int) -> list[Identity]:
     """Signal everything that `find` finds, again until it finds nothing new; returns whom the signal reached."""
     tried: set[Identity] = set()
-    reached: set[Identity] = set()
+    reached: list[Identity] = []
     for _ in range(_MOST_PASSES):
-        new = find() - tried
+        new = [process for process in find() if process not in tried]
         if not new:
             break
-        tried |= new
-        reached.update(process for process in new if send(process, number))
+        tried.update(new)
+        reached.extend(process for process in new if send(process, number))
     return reached
 
 
-def kill_all(find: Callable[[], set[Identity]]) -> set[Identity]:
+def kill_all(find: Callable[[], list[Identity]]) -> set[Identity]:
     """SIGKILL everything that `find` finds; what was stopped first cannot fork its way out."""
     stopped = send_all(find, signal.SIGSTOP)
     return {process for process in stopped if send(process, signal.SIGKILL)}
 
 
-def terminate_all(find: Callable[[], set[Identity]]) -> None:
-    """SIGTERM everything that `find` finds, and wake what is stopped so that it can answer."""
+def terminate_all(find: Callable[[], list[Identity]]) -> None:
+    """SIGTERM everything that `find` finds, and wake what is stopped so that it can answer.
+
+    A shell must hear of it before its children do: else it sees a child fail, and `set -e` ends it without its trap.
+    """
     for process in send_all(find, signal.SIGTERM):
         send(process, signal.SIGCONT)

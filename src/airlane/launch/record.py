@@ -27,9 +27,9 @@ class RecordFile:
         self._next = f"{path}.next"
 
     def begin(self, fields: dict[str, Any]) -> None:
-        """Raises OSError when the disk stays full or away."""
-        _retry(lambda: self._replace(fields))
-        _retry(lambda: _write(self._next, b" " * _RESERVED_BYTES))
+        """Raises OSError at once, because the command is already running."""
+        self._replace(fields)
+        _write(self._next, b" " * _RESERVED_BYTES)
 
     def finish(self, fields: dict[str, Any]) -> None:
         """Raises OSError when the disk stays full or away."""

@@ -58,7 +58,7 @@ class Subreaper(Contained):
         self._counted.update(process for process in kill_all(self._find) if process[0] != self.pid)
         self.killed = len(self._counted)
 
-    def _find(self) -> set[Identity]:
+    def _find(self) -> list[Identity]:
         from airlane.launch.processes import descendants
 
         return descendants(self._agent)

@@ -39,18 +39,17 @@ def sweep(run_id: str, *, attempt: int | None = None, exclude: frozenset[int] = 
     return len(killed)
 
 
-def _members(marks: set[bytes], spared: frozenset[int]) -> set[Identity]:
-    found = {
+def _members(marks: set[bytes], spared: frozenset[int]) -> list[Identity]:
+    found = [
         (pid, started)
         for pid in all_pids()
         if pid not in spared
         and marks <= _environment(pid)
         and (started := start_ticks(pid)) is not None
         and marks <= _environment(pid)  # again: now it is the process with that start
-    }
-    if found:
-        found |= descendants(*(pid for pid, _ in found))
-    return {process for process in found if process[0] not in spared}
+    ]
+    below = descendants(*(pid for pid, _ in found)) if found else []
+    return [process for process in dict.fromkeys(found + below) if process[0] not in spared]
 
 
 def _environment(pid: int) -> set[bytes]:

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 
+from airlane.launch import libc
 from airlane.launch.ending import Ending
 from airlane.launch.oom import oom_count, oom_killed
 from airlane.launch.record import RecordFile
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 EXIT_NO_RECORD = 74
 _CONTROL = 0  # the agent's stdin: a pipe from the supervisor
 _REQUESTS = {b"stop": "stop", b"kill": "kill"}
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _KILL_AGAIN_S = 0.02
 _GIVE_UP_AFTER_S = 10.0
 
@@ -80,9 +80,10 @@ class Watch:
         wake, written = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(written, False)
-        for number in (signal.SIGCHLD, *_STOP_SIGNALS):
+        for number in (signal.SIGCHLD, *libc.STOP_SIGNALS):
             signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, libc.STOP_SIGNALS)
         self._poller.register(wake, select.POLLIN)
         return wake
 
@@ -150,7 +151,7 @@ class Watch:
                 self._ask(_REQUESTS[line.strip()])
 
     def _read_signals(self) -> None:
-        if set(os.read(self._wake, 4096)) & set(_STOP_SIGNALS):
+        if set(os.read(self._wake, 4096)) & set(libc.STOP_SIGNALS):
             self._ask("stop")
 
     def _ask(self, reason: str) -> None:
