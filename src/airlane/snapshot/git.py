@@ -71,7 +71,7 @@ class Git:
     folder: Path
     git_dir: Path | None = None
 
-    def ask(self, *arguments: str | bytes, timeout_s: float | None = None) -> Answer:
+    def ask(self, *arguments: str | bytes, stdin: bytes = b"", timeout_s: float | None = None) -> Answer:
         """Run one command and give what it said, whatever its exit code.
 
         Raises:
@@ -85,7 +85,7 @@ class Git:
             done = subprocess.run(
                 command,
                 env=self._environment(),
-                stdin=subprocess.DEVNULL,
+                input=stdin,
                 capture_output=True,
                 timeout=timeout_s,
                 check=False,

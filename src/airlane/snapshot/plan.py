@@ -10,7 +10,7 @@ from airlane.errors import SnapshotError
 from airlane.snapshot.commit_tree import Subtree, read_commit_files
 from airlane.snapshot.git import GitMissingError
 from airlane.snapshot.hashing import tree_digest
-from airlane.snapshot.ignored import ignored_outside_git
+from airlane.snapshot.ignored import ignore_rules
 from airlane.snapshot.include import normalised, within
 from airlane.snapshot.left_out import without_left_out
 from airlane.snapshot.model import CodeRequest, Entry, Kind, SnapshotPlan, Source
@@ -57,17 +57,17 @@ def _plan_folder(root: Path, include: tuple[bytes, ...], cache_dir: Path | None)
     cache = cache_for(cache_dir, os.fsencode(root), include) if cache_dir else None
     try:
         repository = open_repository(root)
-        ignored = repository.tree.ignored if repository else ignored_outside_git(root)
+        rules = ignore_rules(root, repository)
     except GitMissingError:
-        repository, ignored = None, None
-    files = read_working_files(root, include, ignored, cache)
+        repository, rules = None, None
+    files = read_working_files(root, include, rules, cache)
     state, diff = None, None
     if repository:
         changed = _changed(repository, include, files.withheld)
         tree = repository.tree
         state = GitState(tree.commit, tree.branch, remote_url(repository), bool(changed), len(changed))
         diff = working_diff(repository, include, files.withheld)
-    warnings = _unapplied(files, ignored is None) + _withheld(files.withheld)
+    warnings = _unapplied(files, rules is None) + _withheld(files.withheld)
     return _finish(root, FolderSource(os.fsencode(root)), files.entries, (state, diff), warnings)
 
 

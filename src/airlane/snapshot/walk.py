@@ -47,7 +47,8 @@ class Walk:
     """One walk of `root`, and what it found.
 
     `ignored` is what Git ignores, a folder once for all that it holds; `ask_nested` gives the same for a folder that
-    has a `.git` of its own. `refused` maps a path to why it cannot be part of a snapshot; `withheld` may hold secrets.
+    has a `.git` of its own. `refused` maps a path to why it cannot be part of a snapshot, `special` the
+    same for pipes, sockets and devices that ignore files may yet excuse; `withheld` may hold secrets.
     """
 
     root: bytes
@@ -55,6 +56,7 @@ class Walk:
     ask_nested: Callable[[bytes], frozenset[bytes]]
     found: dict[bytes, Found] = field(default_factory=dict)
     refused: dict[bytes, str] = field(default_factory=dict)
+    special: dict[bytes, str] = field(default_factory=dict)
     withheld: list[bytes] = field(default_factory=list)
     saw_ignore_files: bool = False
 
@@ -99,7 +101,7 @@ class Walk:
                 self.found[path] = _found(path, Kind.FOLDER, info)
             self._below([path], named_folder)
         else:
-            self._add_leaf(path, info)
+            self._add_leaf(path, info, self.refused)
 
     def _left_out(self, path: bytes) -> bool:
         name = path.rpartition(b"/")[2]
@@ -147,16 +149,16 @@ class Walk:
         elif rules.defaults and may_hold_secrets(name, lambda: self._head(path)):
             self.withheld.append(path)
         else:
-            self._add_leaf(path, info)
+            self._add_leaf(path, info, self.special if rules.ignore_files else self.refused)
 
-    def _add_leaf(self, path: bytes, info: os.stat_result) -> None:
+    def _add_leaf(self, path: bytes, info: os.stat_result, special: dict[bytes, str]) -> None:
         if stat.S_ISREG(info.st_mode):
             self.found[path] = _found(path, Kind.FILE, info)
         elif stat.S_ISLNK(info.st_mode):
             target = os.readlink(self._absolute(path))  # noqa: PTH115 - Path.readlink would tidy the target up
             self.found[path] = _found(path, Kind.LINK, info)._replace(mode=0o777, size_bytes=0, target=target)
         else:
-            self.refused[path] = f"is {_SPECIAL.get(stat.S_IFMT(info.st_mode), 'a special file')}"
+            special[path] = f"is {_SPECIAL.get(stat.S_IFMT(info.st_mode), 'a special file')}"
 
     def _learn_nested(self, folder: bytes) -> None:
         prefix = folder + b"/"

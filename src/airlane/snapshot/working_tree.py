@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airlane.snapshot.hashing import hash_files, read_to_end, vanished
-from airlane.snapshot.ignored import ignored_in_nested
+from airlane.snapshot.ignored import IgnoreRules
 from airlane.snapshot.model import Entry, Kind
 from airlane.snapshot.refusal import refusal, refused_links
 from airlane.snapshot.stat_cache import StatCache
@@ -59,16 +59,16 @@ class FolderSource:
 
 
 def read_working_files(
-    root: Path, include: Sequence[bytes], ignored: frozenset[bytes] | None, cache: StatCache | None
+    root: Path, include: Sequence[bytes], ignore_rules: IgnoreRules | None, cache: StatCache | None
 ) -> WorkingFiles:
     """Find, check and digest the files of a folder.
 
-    `ignored` is None where there is no git to say; `include` is empty for everything.
+    `ignore_rules` is None where there is no git to say; `include` is empty for everything.
 
     Raises:
         SnapshotError: a path is missing, vanished, or cannot be part of a snapshot; all offenders at once.
     """
-    walk = _walk(root, include, ignored)
+    walk = _walk(root, include, ignore_rules)
     files = [found for found in walk.found.values() if found.kind is Kind.FILE]
     others = [found for found in walk.found.values() if found.kind is not Kind.FILE]
     walk.refused |= refused_links({found.path: found.target for found in others if found.kind is Kind.LINK})
@@ -88,15 +88,17 @@ def read_working_files(
     )
 
 
-def _walk(root: Path, include: Sequence[bytes], ignored: frozenset[bytes] | None) -> Walk:
-    def ask_nested(folder: bytes) -> frozenset[bytes]:
-        return frozenset() if ignored is None else ignored_in_nested(root / os.fsdecode(folder))
-
-    walk = Walk(os.fsencode(root), set(ignored or ()), ask_nested)
+def _walk(root: Path, include: Sequence[bytes], ignore_rules: IgnoreRules | None) -> Walk:
+    if ignore_rules is None:
+        walk = Walk(os.fsencode(root), set(), lambda _: frozenset())
+    else:
+        walk = Walk(os.fsencode(root), set(ignore_rules.paths), ignore_rules.in_nested)
     if include:
         walk.only(include)
     else:
         walk.everything()
+    excused = ignore_rules.among(walk.special) if ignore_rules and walk.special else set()
+    walk.refused |= {path: reason for path, reason in walk.special.items() if path not in excused}
     return walk
 
 
