@@ -136,7 +136,7 @@ def check_workload(found: Found) -> None:
     if found.given("usage_policy_name") and found.given("usage_policy_id"):
         found.report("usage_policy_id", "stands beside usage_policy_name", hint="keep one of the two")
     compute = found.get("compute")
-    if found.given("priority") and compute and not (compute.node_pool_id or compute.pool_name):
+    if found.get("priority") is not None and compute and not (compute.node_pool_id or compute.pool_name):
         found.report("priority", "goes with compute.node_pool_id or pool_name only", hint="see compute.priority_class")
 
 

@@ -131,6 +131,12 @@ def without_blanks(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(value.strip() for value in values if value.strip())
 
 
+def reason(error: OSError) -> str:
+    """Why a file could not be read, to follow a colon."""
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]
+
+
 def read_file(path: Path) -> str:
     """The text of a small UTF-8 file.
 

@@ -13,7 +13,7 @@ from yaml.nodes import MappingNode, Node
 
 from airlane.errors import Problem, SpecError
 from airlane.spec import nodes
-from airlane.spec.files import read_file
+from airlane.spec.files import read_file, reason
 from airlane.spec.models import WORKLOAD, Workload
 from airlane.spec.reading import Place, Reading
 from airlane.spec.suggest import nearest
@@ -48,7 +48,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Loaded:
     except FileNotFoundError as error:
         raise _refused(path, "there is no such file", _similar_file(path)) from error
     except OSError as error:
-        raise _refused(path, f"cannot be read: {(error.strerror or str(error)).lower()}", None) from error
+        raise _refused(path, f"cannot be read: {reason(error)}", None) from error
     return load_text(text, file=str(path), base_dir=path.absolute().parent, overrides=overrides)
 
 
@@ -87,7 +87,7 @@ def _compose(text: str, reading: Reading) -> Node:
         problem = reading.problem_at(error.line, error.column, message=error.message, hint=error.hint)
         raise SpecError((problem,)) from error
     start = yaml.Mark(reading.file, 0, 0, 0, None, 0)
-    return MappingNode(nodes.MAP, [], start, start) if root is None else root
+    return MappingNode(nodes.MAP, [], start, start) if root is None or nodes.is_null(root) else root
 
 
 def _in_order(reading: Reading) -> tuple[Problem, ...]:

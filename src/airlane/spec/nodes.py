@@ -234,6 +234,7 @@ _PLAINER: tuple[tuple[str, str, str | None], ...] = (
     ("undefined alias", "an alias (*name) to an anchor (&name) that does not exist", None),
     ("expected a single document", "a second document", "one file holds one workload: remove the `---`"),
     ("but found another document", "a second document", "one file holds one workload: remove the `---`"),
+    ("did not find expected node content", "no value where one is expected", "is a `[`, `{` or quote left open?"),
     ("cannot start any token", "no value can start like this", "put it in quotes"),
 )
 _NEVER_CLOSED: tuple[tuple[str, str], ...] = (

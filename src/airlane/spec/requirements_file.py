@@ -10,7 +10,7 @@ from yaml.nodes import Node
 
 from airlane.spec import nodes
 from airlane.spec.containers import Items
-from airlane.spec.files import PACKAGE, RequirementsFile, read_file, without_blanks
+from airlane.spec.files import PACKAGE, RequirementsFile, read_file, reason, without_blanks
 from airlane.spec.kinds import Base
 from airlane.spec.reading import INVALID, Place, Reading, read_map, report_unknown
 
@@ -22,7 +22,7 @@ def read_requirements(path: Path, place: Place) -> Any:
     try:
         text = read_file(path)
     except OSError as error:
-        place.report(f"cannot read {path}: {(error.strerror or str(error)).lower()}")
+        place.report(f"cannot read {path}: {reason(error)}")
         return INVALID
     if path.suffix.lower() not in (".yaml", ".yml"):
         return RequirementsFile(path, None, _lines(text))
@@ -62,5 +62,5 @@ def _read_map_form(root: Node, place: Place, path: Path) -> Any:
 
 def _lines(text: str) -> tuple[str, ...]:
     """The entries of a requirements.txt: comments gone, continued lines joined."""
-    joined = re.sub(r"\\\r?\n", " ", text)
+    joined = re.sub(r"\s*\\\r?\n\s*", " ", text)
     return without_blanks(tuple(re.sub(r"(?:^|\s)#.*$", "", line) for line in joined.splitlines()))
