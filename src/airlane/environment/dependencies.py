@@ -17,10 +17,11 @@ from airlane.errors import EnvironmentBuildError
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 _OPTION = re.compile(r"(?P<flag>--[a-z-]+|-[a-z])\s*=?\s*(?P<value>.*)")
+_CLAUSE = r"[<>=!~]=?=?\s*[^;\s,()<>=!~]+"
 _REQUIREMENT = re.compile(
     r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*"
     r"(?P<extras>\[[A-Za-z0-9._,\s-]*\])?\s*"
-    r"(?P<rest>(?:@\s*\S.*|\(?\s*(?:[<>=!~]=?=?\s*[^;\s,()]+\s*,?\s*)*\)?\s*)(?:;.*)?)"
+    rf"(?P<rest>(?:@\s*\S.*|\(?\s*(?:{_CLAUSE}\s*(?:,\s*{_CLAUSE}\s*)*,?\s*)?\)?\s*)(?:;.*)?)"
 )
 _LINK = re.compile(r"(?:git\+|hg\+|svn\+|bzr\+)?(?:https?|ssh|git|file|s3|gs)://", re.IGNORECASE)
 _ARCHIVES = (".whl", ".tar.gz", ".zip")
@@ -61,9 +62,16 @@ class Dependency:
     flag: str | None = None
 
     @property
+    def shown(self) -> str:
+        """The line for people."""
+        if self.kind is Kind.ARCHIVE:
+            return self.text.rpartition("/")[2]
+        return without_credentials(self.text)
+
+    @property
     def exact(self) -> bool:
         """Whether the line leaves no choice of version."""
-        return self.kind is Kind.ARCHIVE or bool(re.match(r"[^;]*?==[^*;,]+(;|$)", self.text))
+        return self.kind is Kind.ARCHIVE or bool(re.match(r"[^;]*?==[^*;,]+([;,]|$)", self.text))
 
 
 def parse(items: Sequence[str], *, base_dir: Path) -> tuple[Dependency, ...]:
@@ -105,8 +113,8 @@ def expand(dependency: Dependency, values: Mapping[str, str]) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """The text with user names and passwords in URLs replaced by stars."""
-    return re.sub(r"(?<=://)[^/\s@]+@", "***@", text)
+    """The text with user names and passwords in URLs replaced by stars; `ssh://git@` is no secret."""
+    return re.sub(r"(?<=://)(?<!ssh://)[^/\s@]+@", "***@", text)
 
 
 def _parse_line(line: str, *, origin: str, folder: Path, depth: int) -> Iterator[Dependency]:

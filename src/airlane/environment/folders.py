@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from airlane.errors import ConflictError, NotFoundError
+from airlane.errors import ConflictError, EnvironmentBuildError, NotFoundError
 from airlane.store.paths import Home
 
 _RECORD = "environment.json"
@@ -30,6 +28,7 @@ _BUILDING = ".building-"
 _DAY_S = 86400.0
 # Between finding an environment cached and holding it, a run may need some seconds: it is not pruned meanwhile.
 _FRESH_S = 600.0
+_LOCK_POLL_S = 0.1
 # File systems without locks say so in one of these ways.
 _NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK})
 
@@ -93,10 +92,10 @@ def prune(
 ) -> tuple[EnvironmentInfo, ...]:
     """Remove environments that nobody uses, and what killed builds left; returns what went (or would go).
 
-    Stays: an environment that is held, was used in the last ten minutes or `older_than_days`, or whose key is in
-    `keep`.
+    Stays: an environment that is held, that was used in the last `older_than_days` (ten minutes if not given), or
+    whose key is in `keep`.
     """
-    limit_s = max(_FRESH_S, (older_than_days or 0) * _DAY_S)
+    limit_s = _FRESH_S if older_than_days is None else older_than_days * _DAY_S
     now = time.time()
     removed = []
     for info in list_environments(home):
@@ -115,7 +114,7 @@ def prune(
 
 @contextlib.contextmanager
 def build_lock(home: Home, key: str, waiting: Callable[[], None]) -> Iterator[tuple[int, bool]]:
-    """Hold the right to build `key`; calls `waiting` once if another process has it, then waits.
+    """Hold the right to build `key`; `waiting` is called again and again while another process has it.
 
     Gives the descriptor to hand to uv, so that the lock lives as long as an orphaned uv still writes, and whether the
     file system really locks.
@@ -148,11 +147,15 @@ def discard(folder: Path) -> None:
             folder.rename(aside)
         except FileNotFoundError:
             return
+    import shutil
+
     shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_record(folder: Path, info: EnvironmentInfo) -> None:
     """Write environment.json, on the disk before the folder gets its name."""
+    import json
+
     fields = {name: value for name, value in asdict(info).items() if name not in {"folder", "last_used_at"}}
     with (folder / _RECORD).open("w", encoding="utf-8") as file:
         json.dump(fields, file, indent=2)
@@ -165,6 +168,19 @@ def touch(folder: Path) -> None:
     """Mark an environment as used now."""
     with contextlib.suppress(OSError):  # an environment on a read-only file system is used all the same
         os.utime(folder / _RECORD)
+
+
+def no_space_error(detail: str) -> EnvironmentBuildError:
+    """The error for a full disk, wherever it showed."""
+    return EnvironmentBuildError(
+        f"There is no space left to build the environment.\n{detail}",
+        hint="air env prune removes environments that are no longer used; uv cache prune empties uv's cache.",
+    )
+
+
+def stopped_error() -> EnvironmentBuildError:
+    """The error of a build that was cancelled."""
+    return EnvironmentBuildError("The build of the environment was stopped.")
 
 
 def tree_size_bytes(folder: Path) -> int:
@@ -189,6 +205,8 @@ def _children(home: Home) -> list[Path]:
 
 def _read(folder: Path) -> EnvironmentInfo | None:
     """What a folder holds; None for one that is no environment of ours."""
+    import json
+
     record = folder / _RECORD
     try:
         fields: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
@@ -211,15 +229,18 @@ def _locked(path: Path, mode: int, *, waiting: Callable[[], None]) -> Iterator[t
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         locks = True
-        try:
-            fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waiting()
-            fcntl.flock(descriptor, mode)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            locks = False
+        while True:
+            try:
+                fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                time.sleep(_LOCK_POLL_S)
+                continue
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                locks = False
+            break
         yield descriptor, locks
     finally:
         os.close(descriptor)

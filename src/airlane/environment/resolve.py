@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from airlane.environment import folders
 from airlane.environment.bases import LOCAL_BUILDS, Base, Package, normalized
 from airlane.environment.dependencies import Dependency, Kind, expand
 from airlane.environment.uv_process import Outcome, Uv
@@ -57,7 +58,7 @@ def resolve(request: Request, *, uv: Uv, folder: Path, progress: Callable[[str],
     pins = request.base.pins()
     outcome = Outcome(succeeded=False, output="")
     for number, rung in enumerate(_rungs(request)):
-        if number:
+        if number == 1:
             progress("resolving with the base's own versions loosened")
         _write_lines(folder / "requirements.in", [*rung.requirements, *wanted])
         _write_lines(folder / "constraints.txt", [*(pin.text for pin in rung.pinned), *limits])
@@ -67,30 +68,22 @@ def resolve(request: Request, *, uv: Uv, folder: Path, progress: Callable[[str],
             outcome = uv.run(*_command(request, folder), *(("--offline",) if offline else ()))
             if outcome.succeeded and not (offline and _changed(resolved, pins, request.requirements)):
                 return Resolution(resolved, _moved(resolved, request.base), offline)
-        if not outcome.unsatisfiable:
+        if not outcome.unsatisfiable or outcome.unknown_package:
             break
-    raise resolution_error(request, outcome)
+    raise build_error(request, outcome, verb="resolved")
 
 
-def resolution_error(request: Request, outcome: Outcome) -> EnvironmentBuildError:
-    """The error for people: uv's own explanation, and what to do about the usual causes."""
+def build_error(request: Request, outcome: Outcome, *, verb: str) -> EnvironmentBuildError:
+    """The error for people: what cannot be done, uv's own explanation, and what to do about the usual causes."""
     if outcome.no_space:
-        return no_space_error(outcome.explanation())
-    named = ", ".join(item.origin for item in request.requirements if item.kind is not Kind.OPTION)
-    where = f"base {request.base.name}" + (f" with {named}" if named else "")
+        return folders.no_space_error(outcome.explanation())
+    named = [item.shown for item in request.requirements if item.kind is not Kind.OPTION]
+    where = " + ".join([request.base.name, *named])
     if outcome.unsatisfiable:
         hint = "Loosen or remove one of the requirements named above."
     else:
         hint = "Check the name, the version, and that this machine reaches the index: air doctor"
-    return EnvironmentBuildError(f"The environment ({where}) cannot be resolved.\n{outcome.explanation()}", hint=hint)
-
-
-def no_space_error(detail: str) -> EnvironmentBuildError:
-    """The error for a full disk, wherever it showed."""
-    return EnvironmentBuildError(
-        f"There is no space left to build the environment.\n{detail}",
-        hint="air env prune removes environments that are no longer used; uv cache prune empties uv's cache.",
-    )
+    return EnvironmentBuildError(f"The environment ({where}) cannot be {verb}.\n{outcome.explanation()}", hint=hint)
 
 
 def read_pins(file: Path) -> dict[str, str]:

@@ -56,7 +56,10 @@ def sources(requirements: Sequence[Dependency], environ: Mapping[str, str]) -> S
     return Sources(
         environ=found,
         flags=("--no-index",) if no_index else (),
-        constraint_files=() if "UV_CONSTRAINT" in environ else pip.constraints,
+        # Given as flags, which silence the variable; and uv runs in another folder than its user.
+        constraint_files=tuple(str(Path(file).absolute()) for file in environ["UV_CONSTRAINT"].split())
+        if "UV_CONSTRAINT" in environ
+        else pip.constraints,
         secrets=tuple(environ[name] for name in sorted(names) if environ.get(name)),
     )
 

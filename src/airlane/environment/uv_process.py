@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from airlane.environment.dependencies import without_credentials
+from airlane.environment.folders import stopped_error
 from airlane.errors import EnvironmentBuildError
 
 # These would point uv at another environment or project than the one it is to fill.
@@ -48,6 +50,11 @@ class Outcome:
     def unsatisfiable(self) -> bool:
         """Whether uv understood every requirement and found that they cannot hold together."""
         return "No solution found" in self.output
+
+    @property
+    def unknown_package(self) -> bool:
+        """Whether an index has never heard of a package: then no other version of the rest can help."""
+        return "not found in the package registry" in self.output
 
     @property
     def no_space(self) -> bool:
@@ -123,7 +130,7 @@ class Uv:
         """The text without the values of variables and without the credentials of URLs."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        return re.sub(r"(?<=://)[^/\s@]+@", "***@", text)
+        return without_credentials(text)
 
     def _lines(self, process: subprocess.Popen[bytes]) -> Iterator[str]:
         import selectors
@@ -135,7 +142,7 @@ class Uv:
             selector.register(descriptor, selectors.EVENT_READ)
             while True:
                 if self._cancelled():
-                    raise EnvironmentBuildError("The build of the environment was stopped.")
+                    raise stopped_error()
                 if not selector.select(_POLL_S):
                     continue
                 block = os.read(descriptor, 65536)
