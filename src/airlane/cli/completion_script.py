@@ -27,7 +27,8 @@ def _whole_parser() -> argparse.ArgumentParser:
             _add(commands, first, first)
             continue
         names = [name for name in COMMANDS if name.split()[0] == first]
-        actions = commands.add_parser(first, add_help=False).add_subparsers()
+        summary = ", ".join(name.split()[1] for name in names)  # shtab leaves out what has no help
+        actions = commands.add_parser(first, add_help=False, help=summary).add_subparsers()
         for name in names:
             _add(actions, name, name.split()[1])
     return parser

@@ -11,6 +11,8 @@ BLOCK_BYTES = 1 << 20
 LONGEST_LINE_BYTES = 1 << 20
 FIRST_WAIT_S = 0.005
 LONGEST_WAIT_S = 0.1
+# Each wait is a little longer than the one before: a line is seen after at most a tenth of the silence before it.
+WAIT_GROWTH = 1.1
 
 
 def tail_offset(path: Path, lines: int) -> int:
@@ -91,7 +93,7 @@ def follow(
                 last_look = True
             else:
                 sleep(wait_s)
-                wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+                wait_s = min(WAIT_GROWTH * wait_s, LONGEST_WAIT_S)
     finally:
         if log:
             log.close()

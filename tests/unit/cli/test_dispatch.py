@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
@@ -11,32 +10,11 @@ from airlane import errors
 from airlane.cli.command import Context
 from airlane.cli.dispatch import error_text, split
 from airlane.cli.help_pages import command_page, group_page, overview
-from airlane.cli.main import main
 from airlane.cli.registry import COMMANDS, FIRST_WORDS, load
 from airlane.errors import ArgumentError, Problem, SpecError
 from golden_text import check_golden
 
-
-class Output:
-    """What a command line wrote, and its exit code."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    def envelope(self) -> dict[str, Any]:
-        found = json.loads(self.out)
-        assert isinstance(found, dict)
-        return found
-
-
-@pytest.fixture
-def air(capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*words: str) -> Output:
-        code = main(list(words))
-        out, err = capsys.readouterr()
-        return Output(code, out, err)
-
-    return run
+from .conftest import Air
 
 
 def failing(error: BaseException) -> Any:
@@ -47,14 +25,14 @@ def failing(error: BaseException) -> Any:
 
 
 @pytest.mark.parametrize("words", [(), ("-h",), ("--help",)])
-def test_air_alone_teaches(air: Any, words: tuple[str, ...]) -> None:
+def test_air_alone_teaches(air: Air, words: tuple[str, ...]) -> None:
     output = air(*words)
     assert (output.code, output.err) == (0, "")
     check_golden("help.txt", output.out.rstrip("\n"))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_a_page_that_begins_with_an_example_and_fits_80_columns(air: Any, name: str) -> None:
+def test_every_command_has_a_page_that_begins_with_an_example_and_fits_80_columns(air: Air, name: str) -> None:
     output = air(*name.split(), "-h")
     assert output.code == 0
     assert output.out.startswith(("air ", "eval "))
@@ -63,25 +41,25 @@ def test_every_command_has_a_page_that_begins_with_an_example_and_fits_80_column
 
 
 @pytest.mark.parametrize("words", [("run", "-h"), ("-h", "run"), ("-p", "hpc", "run", "--watch", "-h")])
-def test_help_may_stand_anywhere(air: Any, words: tuple[str, ...]) -> None:
+def test_help_may_stand_anywhere(air: Air, words: tuple[str, ...]) -> None:
     assert air(*words).out == command_page(load("run")) + "\n"
 
 
 @pytest.mark.parametrize("first", ["env", "secrets"])
-def test_a_word_with_several_actions_lists_them(air: Any, first: str) -> None:
+def test_a_word_with_several_actions_lists_them(air: Air, first: str) -> None:
     assert air(first).out == air(first, "-h").out == group_page(first) + "\n"
 
 
 @pytest.mark.parametrize(
     "words", [("-h", "config.compute"), ("run", "-h", "config.compute"), ("--help", "config.compute")]
 )
-def test_help_on_fields_comes_from_the_models(air: Any, words: tuple[str, ...]) -> None:
+def test_help_on_fields_comes_from_the_models(air: Air, words: tuple[str, ...]) -> None:
     output = air(*words)
     assert output.code == 0
     assert "num_accelerators" in output.out
 
 
-def test_help_on_an_unknown_topic_lists_the_topics(air: Any) -> None:
+def test_help_on_an_unknown_topic_lists_the_topics(air: Air) -> None:
     output = air("-h", "nonsense")
     assert output.code == 0
     assert "config.compute" in output.out or "compute" in output.out
@@ -124,7 +102,7 @@ def test_help_on_an_unknown_topic_lists_the_topics(air: Any) -> None:
     ],
 )
 def test_a_wrong_command_line_says_what_to_type(
-    air: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: int, told: tuple[str, str | None]
+    air: Air, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: int, told: tuple[str, str | None]
 ) -> None:
     monkeypatch.setattr(Context, "client", lambda _context: None)
     output = air(*words)
@@ -135,16 +113,16 @@ def test_a_wrong_command_line_says_what_to_type(
     assert hint is None or lines[1] == f"  {hint}"
     as_json = air("--json", *words)
     assert as_json.code == code
-    assert as_json.envelope()["error"]["message"] == message
+    assert as_json.error()["message"] == message
 
 
 @pytest.mark.parametrize("words", [("--version",), ("-v", "--version")])
-def test_the_version_is_told(air: Any, words: tuple[str, ...]) -> None:
+def test_the_version_is_told(air: Air, words: tuple[str, ...]) -> None:
     assert air(*words).out == f"airlane {airlane.__version__}\n"
 
 
-def test_the_version_is_told_in_json(air: Any) -> None:
-    assert air("--version", "--json").envelope()["data"] == {"version": airlane.__version__}
+def test_the_version_is_told_in_json(air: Air) -> None:
+    assert air("--version", "--json").data() == {"version": airlane.__version__}
 
 
 @pytest.mark.parametrize(
@@ -156,13 +134,13 @@ def test_the_version_is_told_in_json(air: Any) -> None:
     ],
 )
 def test_every_error_has_its_exit_code_and_its_envelope(
-    air: Any, monkeypatch: pytest.MonkeyPatch, error: errors.AirError
+    air: Air, monkeypatch: pytest.MonkeyPatch, error: errors.AirError
 ) -> None:
     monkeypatch.setattr(Context, "client", failing(error))
     output = air("list")
     assert (output.code, output.out, output.err) == (error.exit_code, "", "it went wrong\n  do this\n")
     output = air("list", "--json")
-    facts = output.envelope()
+    (facts,) = output.lines()
     assert facts["v"] == 1
     time.strptime(facts["ts"], "%Y-%m-%dT%H:%M:%SZ")
     assert facts["error"] == {
@@ -175,26 +153,26 @@ def test_every_error_has_its_exit_code_and_its_envelope(
     assert error.retryable == (error.kind == "TRANSIENT")
 
 
-def test_problems_of_a_workload_are_all_in_the_envelope(air: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_of_a_workload_are_all_in_the_envelope(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem("unknown field", "comand", "train.yaml", 21, 1, "Did you mean `command`?", ((21, "comand: x"),))
     error = SpecError((problem, problem))
     monkeypatch.setattr(Context, "client", failing(error))
     output = air("list", "--json")
     assert output.code == 2
-    problems = output.envelope()["error"]["problems"]
+    problems = output.error()["problems"]
     assert [(p["field"], p["line"], p["column"]) for p in problems] == [("comand", 21, 1)] * 2
     assert error_text(error) in output.err
 
 
-def test_ctrl_c_has_its_exit_code_and_closes_the_json(air: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_has_its_exit_code_and_closes_the_json(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Context, "client", failing(KeyboardInterrupt()))
     assert air("list").code == 130
     output = air("list", "--json")
     assert output.code == 130
-    assert output.envelope()["error"]["code"] == "INTERRUPTED"
+    assert output.error()["code"] == "INTERRUPTED"
 
 
-def test_a_defect_is_told_without_a_traceback_unless_asked_for(air: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_told_without_a_traceback_unless_asked_for(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Context, "client", failing(ZeroDivisionError("oops")))
     output = air("list")
     assert (output.code, output.err.splitlines()[0]) == (1, "Airlane itself failed: ZeroDivisionError: oops")
@@ -221,7 +199,7 @@ def test_the_command_is_the_first_word_that_is_no_option(
 
 @pytest.mark.parametrize("words", [("-p", "hpc", "--json", "list"), ("list", "--json", "-p", "hpc")])
 def test_global_options_may_stand_before_or_after_the_command(
-    air: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    air: Air, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     seen: list[Context] = []
 

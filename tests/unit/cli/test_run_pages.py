@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,15 +13,6 @@ from airlane.store.states import Phase, State
 from golden_text import check_golden
 
 from .made_runs import NOW, OUT_OF_MEMORY, failed, made_view, queued, running, succeeded
-
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def test_the_verdict_of_a_success_is_one_line() -> None:

@@ -102,16 +102,21 @@ def test_a_run_that_ends_without_a_log_gives_nothing(log: Path) -> None:
     assert list(follow(log, ended=lambda: True)) == []
 
 
-def test_waiting_is_short_after_a_line_and_longer_when_idle(log: Path) -> None:
+def test_a_line_is_seen_after_a_tenth_of_the_silence_before_it_or_a_tenth_of_a_second(log: Path) -> None:
     waits: list[float] = []
 
     def sleep(seconds: float) -> None:
         waits.append(seconds)
-        if len(waits) == 8:
+        if len(waits) == 50:
             append(log, b"x\n")()
 
-    list(follow(log, ended=lambda: len(waits) >= 10, sleep=sleep))
-    assert waits == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.1, 0.005, 0.01]
+    list(follow(log, ended=lambda: len(waits) >= 52, sleep=sleep))
+    silence = 0.0
+    for wait in waits[:50]:
+        assert wait <= min(0.1, 0.005 + 0.1 * silence) + 1e-9
+        silence += wait
+    assert waits[49] == 0.1
+    assert waits[50] == 0.005
 
 
 def test_a_reader_that_stops_early_closes_the_log(log: Path) -> None:
