@@ -26,6 +26,7 @@ _FIRST_FREE_DESCRIPTOR = 3
 def main(arguments: list[str]) -> int:
     """Carry out the order whose file is the only argument; returns the exit code."""
     started_at = time.time()
+    fill_standard_descriptors()
     libc.block_stop_signals()
     try:
         (path,) = arguments[1:]
@@ -47,6 +48,15 @@ def main(arguments: list[str]) -> int:
     from airlane.launch.watch import Watch
 
     return Watch(order, command, contained, started_at).run()
+
+
+def fill_standard_descriptors() -> None:
+    """Open what a launcher closed of the first three descriptors, so that no file of ours takes their place."""
+    for descriptor in range(_FIRST_FREE_DESCRIPTOR):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
 
 
 def keep_descriptors(numbers: str) -> None:

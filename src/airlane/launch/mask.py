@@ -57,6 +57,7 @@ class Masker:
 
     def __init__(self, values: Iterable[str]) -> None:
         self._forms = sorted({form for value in values for form in forms_of(value)})
+        self._periods = {form: _period(form) for form in self._forms}
         self._longest = max(map(len, self._forms), default=0)
         self._tail = b""
         self._covered = 0  # bytes at the start of the tail that a `***` already given out stands for
@@ -92,7 +93,7 @@ class Masker:
             start = text.find(form)
             while start >= 0:
                 found.append((start, start + len(form)))
-                start = text.find(form, start + 1)
+                start = text.find(form, start + self._periods[form])
         found.sort()
         return found
 
@@ -109,3 +110,8 @@ class Masker:
                     break
                 start = tail.find(form[:1], start + 1)
         return first + best
+
+
+def _period(form: bytes) -> int:
+    """The smallest distance between two occurrences: less than the length only where a form can overlap itself."""
+    return next(distance for distance in range(1, len(form) + 1) if form.startswith(form[distance:]))

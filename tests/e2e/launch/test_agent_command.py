@@ -255,3 +255,26 @@ def test_an_agent_stays_small(host: AgentHost) -> None:
     agent.ask("kill")
     agent.end()
     assert rss_kilobytes < 20_000
+
+
+def test_an_agent_started_without_standard_descriptors_takes_that_for_a_lost_supervisor(user_host: AgentHost) -> None:
+    agent = user_host.start("./sleeper", popen={"stdin": None, "preexec_fn": lambda: os.closerange(0, 3)})
+    record = agent.end()
+    assert (record["signal"], record["stop_reason"]) == ("SIGTERM", "orphaned")
+
+
+@pytest.mark.root
+def test_a_kill_for_lack_of_memory_is_told(namespace_host: AgentHost) -> None:
+    group = Path(f"/sys/fs/cgroup/memory/air-{namespace_host.run_id}")
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text("64M")
+    except OSError as error:
+        pytest.skip(f"needs a writable control group for memory (version 1): {error}")
+    try:
+        popen = {"preexec_fn": lambda: (group / "cgroup.procs").write_text("0")}
+        agent = namespace_host.start("python3 -c 'bytearray(300 << 20)'; echo not reached", popen=popen)
+        record = agent.end()
+        assert (record["exit_code"], record["oom_kill"]) == (137, True)
+    finally:
+        group.rmdir()

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airlane.launch.order import Order
@@ -35,10 +35,11 @@ def test_the_agents_quick_reader_finds_every_field(tmp_path: Path) -> None:
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
+    max_leaves=5,
 )
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(), JSON))
 def test_objects_read_as_json_reads_them(value: dict[str, object]) -> None:
     import json
