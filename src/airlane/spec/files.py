@@ -16,17 +16,19 @@ from airlane.spec.kinds import Kind, Text, override_value, read_text
 from airlane.spec.reading import INVALID, Place, came
 
 MAX_FILE_BYTES = 1024 * 1024
+_VARIABLE = r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))"
 
 
 def expand(text: str, place: Place) -> Path | None:
     """A path with ~ and $VAR expanded, relative to the workload file; reports variables that are not set."""
     environ = place.reading.environ
-    missing = [name for name in re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", text) if name not in environ]
+    missing = [name for pair in re.findall(_VARIABLE, text) for name in pair if name and name not in environ]
     if missing:
         place.report(f"${missing[0]} is not set", hint=f"export {missing[0]}=... where you type `air`")
         return None
-    text = re.sub(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", lambda m: environ[m[1] or m[2]], text)
-    return Path(os.path.realpath(place.reading.base_dir / Path(text).expanduser()))
+    text = re.sub(_VARIABLE, lambda found: environ[found[1] or found[2]], text)
+    text = os.path.expanduser(text)  # noqa: PTH111 - Path.expanduser raises for users it does not know
+    return Path(os.path.realpath(place.reading.base_dir / text))
 
 
 class Folder(Kind):

@@ -230,6 +230,7 @@ _PLAINER: tuple[tuple[str, str, str | None], ...] = (
     ("mapping values are not allowed", "a `:` where no key can stand", "quote values with `: `; check the line above"),
     ("could not find expected ':'", "a key without its `:`", "write `name: value`"),
     ("did not find expected key", "this does not continue the map above it", "check the indentation and quotes"),
+    ("expected <block end>", "this does not continue what is above it", "check the indentation and quotes"),
     ("did not find expected '-' indicator", "this does not continue the list above it", "check the indentation"),
     ("undefined alias", "an alias (*name) to an anchor (&name) that does not exist", None),
     ("expected a single document", "a second document", "one file holds one workload: remove the `---`"),
@@ -237,10 +238,10 @@ _PLAINER: tuple[tuple[str, str, str | None], ...] = (
     ("did not find expected node content", "no value where one is expected", "is a `[`, `{` or quote left open?"),
     ("cannot start any token", "no value can start like this", "put it in quotes"),
 )
-_NEVER_CLOSED: tuple[tuple[str, str], ...] = (
-    ("found unexpected end of stream", "a quote that is never closed"),
-    ("did not find expected ',' or ']'", "a `[` that is never closed"),
-    ("did not find expected ',' or '}'", "a `{` that is never closed"),
+_NEVER_CLOSED: tuple[tuple[str, str, str], ...] = (
+    ("found unexpected end of stream", "a quote that is never closed", ""),
+    ("expected ',' or ']'", "a `[` that is never closed", "a `,` or `]` is missing before this"),
+    ("expected ',' or '}'", "a `{` that is never closed", "a `,` or `}` is missing before this"),
 )
 
 
@@ -252,11 +253,13 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> NodeError:
     if "\t" in source[: column + 1] and not source[: column - 1].strip():
         return NodeError("a tab in the indentation", line, source.index("\t") + 1, "YAML indents with spaces")
     said = f"{error.context or ''} {error.problem or ''}"
-    for phrase, message in _NEVER_CLOSED:
-        if phrase in said:
-            start = error.context_mark
-            line, column = (start.line + 1, start.column + 1) if start else (line, column)
-            return NodeError(f"not valid YAML: {message}", line, column)
+    more = "".join([source[column - 1 :], *lines[line:]]).strip()
+    start = error.context_mark or mark
+    for phrase, never_closed, missing in _NEVER_CLOSED:
+        if phrase in said and start:
+            if more and missing:
+                return NodeError(f"not valid YAML: {missing} (opened on line {start.line + 1})", line, column)
+            return NodeError(f"not valid YAML: {never_closed}", start.line + 1, start.column + 1)
     for phrase, message, hint in _PLAINER:
         if phrase in said:
             return NodeError(f"not valid YAML: {message}", line, column, hint)

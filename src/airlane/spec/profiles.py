@@ -52,8 +52,12 @@ class Profile:
 def config_file(env: Mapping[str, str]) -> Path:
     """Where profiles are: $AIR_CONFIG, or air/config.toml in $XDG_CONFIG_HOME (~/.config)."""
     if env.get("AIR_CONFIG"):
-        return Path(env["AIR_CONFIG"]).expanduser()
-    return Path(env.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "air" / "config.toml"
+        return _expanded(env["AIR_CONFIG"])
+    return _expanded(env.get("XDG_CONFIG_HOME") or "~/.config") / "air" / "config.toml"
+
+
+def _expanded(path: str) -> Path:
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises for users it does not know
 
 
 def load_profile(name: str | None = None, env: Mapping[str, str] | None = None) -> Profile:
@@ -133,7 +137,7 @@ def _text(value: Any, where: str) -> str:
 
 
 def _folder(value: Any, where: str) -> Path:
-    path = Path(_text(value, where)).expanduser()
+    path = _expanded(_text(value, where))
     if not path.is_absolute():
         raise ConfigError(f"{where}: expected an absolute path, got {value!r}")
     return path

@@ -91,6 +91,11 @@ REFUSED = [
     ("[profiles]\na = 3", "{file}: profiles.a: expected a table, got 3", "write [profiles.a]"),
     ("[profiles.a]\nbackend = 3", "{file}: profiles.a.backend: expected text, got 3", None),
     ("[profiles.a]\nbackend = ''", "{file}: profiles.a.backend: expected text, got ''", None),
+    (
+        "[profiles.a]\nhome = '~no-such-user/x'",
+        "{file}: profiles.a.home: expected an absolute path, got '~no-such-user/x'",
+        None,
+    ),
     ("[profiles.a]\nhome = 'x'", "{file}: profiles.a.home: expected an absolute path, got 'x'", None),
     (
         "[profiles.a]\ntracking_uri = 'sqlite:///x'",

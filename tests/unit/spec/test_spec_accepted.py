@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airlane.spec.json_schema import json_schema
 from airlane.spec.load import Loaded
 from airlane.spec.models import CodeSource, GitPin, Permission, SecretRef, Workload
 
@@ -161,6 +162,13 @@ def test_a_valid_form_is_read(read: Read, snippet: str, attribute: str, expected
         value = getattr(value, name)
     assert value == expected
     assert type(value) is type(expected)
+
+
+@pytest.mark.parametrize("snippet", [row[0] for row in ROWS], ids=[f"{row[0][:60]!r}" for row in ROWS])
+def test_the_schema_accepts_every_valid_form(
+    plain: Callable[[str], Any], fits_schema: Callable[[Any, dict[str, Any]], bool], snippet: str
+) -> None:
+    assert fits_schema(plain(snippet), json_schema())
 
 
 @pytest.mark.parametrize("written", ["010", "yes", "1e-5", "0x1F", "1_000", "2026-11-30", "1:30", "~x", ".5", "${{x}}"])

@@ -50,6 +50,13 @@ def test_every_base_is_its_own_name_in_any_case(base: str) -> None:
     assert DEFAULT_BASE in BASES
 
 
+def test_the_names_of_bases_are_those_that_environments_are_built_from() -> None:
+    from airlane.environment import bases
+
+    assert {name for name, base in bases.BASES.items() if not base.internal} == set(BASES)
+    assert all(find_base(alias) == name for alias, name in bases.ALIASES.items())
+
+
 def test_hints_are_for_variables_that_are_owned() -> None:
     assert set(INSTEAD) <= RUNTIME_VARIABLES
     assert "PYTHONUNBUFFERED" not in RUNTIME_VARIABLES

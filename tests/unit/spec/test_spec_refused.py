@@ -306,6 +306,7 @@ CODE = [
     (flat("root_path: 1"), "2:3 code_source.root_path: expected text, got the number 1"),
     (flat("root_path: ''"), "2:3 code_source.root_path: empty: expected a folder"),
     (flat("root_path: $AIR_NOT_SET/x"), "2:3 code_source.root_path: $AIR_NOT_SET is not set"),
+    (flat("root_path: $AIR_NOT_SETé/x"), "2:3 code_source.root_path: $AIR_NOT_SET is not set"),
     (flat("root_path: .\n  include_paths: []"), "3:3 code_source.include_paths: empty: expected at least one path"),
     (flat("root_path: .\n  include_paths: src"), "3:3 code_source.include_paths: expected a list, got the text 'src'"),
     (
@@ -425,6 +426,8 @@ def test_what_breaks_a_rule_is_refused_at_its_place(refuse: Refuse, snippet: str
 def test_missing_files_are_named_with_their_full_path(refuse: Refuse, folder: Path) -> None:
     for snippet, expected in (
         (flat("root_path: nowhere"), f"2:3 code_source.root_path: there is no folder {folder}/nowhere"),
+        (flat("root_path: ~no-such-user/x"), f"2:3 code_source.root_path: there is no folder {folder}/~no-such-user/x"),
+        (flat("root_path: ${AIR"), f"2:3 code_source.root_path: there is no folder {folder}/${{AIR"),
         (flat("root_path: a file"), f"2:3 code_source.root_path: {folder}/a file is not a folder"),
         (flat(f"root_path: {'n' * 300}"), f"2:3 code_source.root_path: there is no folder {folder}/{'n' * 300}"),
         (

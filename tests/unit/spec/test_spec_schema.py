@@ -1,9 +1,10 @@
-"""The JSON Schema that editors use. The validator here knows the keywords that the schema uses, and no others."""
+"""The JSON Schema that editors use."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,58 +14,7 @@ from airlane.spec.help_text import EXAMPLE, walk
 from airlane.spec.json_schema import SCHEMA_URI, json_schema
 from airlane.spec.models import Workload
 
-KEYWORDS = {
-    "$schema", "title", "description", "examples", "default", "type", "enum", "const", "pattern", "minimum", "maximum",
-    "minLength", "maxLength", "items", "properties", "required", "additionalProperties", "patternProperties",
-    "propertyNames", "anyOf", "not",
-}  # fmt: skip
-TYPES: dict[str, Any] = {
-    "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
-    "null": type(None),
-}  # fmt: skip
-
-
-def is_a(value: Any, kinds: str | list[str]) -> bool:
-    names = [kinds] if isinstance(kinds, str) else kinds
-    return any(isinstance(value, TYPES[name]) and (name == "boolean" or not isinstance(value, bool)) for name in names)
-
-
-def valid(value: Any, schema: dict[str, Any]) -> bool:
-    assert set(schema) <= KEYWORDS
-    checks = [is_a(value, schema["type"])] if "type" in schema else []
-    if "enum" in schema:
-        checks.append(any(value == option and type(value) is type(option) for option in schema["enum"]))
-    if "const" in schema:
-        checks.append(value == schema["const"])
-    if "anyOf" in schema:
-        checks.append(any(valid(value, option) for option in schema["anyOf"]))
-    if "not" in schema:
-        checks.append(not valid(value, schema["not"]))
-    return all([*checks, *parts(value, schema)])
-
-
-def parts(value: Any, schema: dict[str, Any]) -> list[bool]:
-    if isinstance(value, str):
-        found = re.search(schema.get("pattern", ""), value) is not None
-        return [found, schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))]
-    if isinstance(value, bool):
-        return []
-    if isinstance(value, int | float):
-        return [schema.get("minimum", value) <= value <= schema.get("maximum", value)]
-    if isinstance(value, list):
-        return [valid(item, schema.get("items", {})) for item in value]
-    return members(value, schema) if isinstance(value, dict) else []
-
-
-def members(value: dict[str, Any], schema: dict[str, Any]) -> list[bool]:
-    checks = [name in value for name in schema.get("required", [])]
-    for name, item in value.items():
-        checks.append(valid(name, schema.get("propertyNames", {})))
-        patterns = [inner for rule, inner in schema.get("patternProperties", {}).items() if re.search(rule, name)]
-        known = [schema["properties"][name], *patterns] if name in schema.get("properties", {}) else patterns
-        rest = schema.get("additionalProperties", {})
-        checks += [valid(item, inner) for inner in known] if known else [rest if rest is False else valid(item, rest)]
-    return checks
+Fits = Callable[[Any, dict[str, Any]], bool]
 
 
 def changed(**fields: Any) -> dict[str, Any]:
@@ -78,16 +28,16 @@ def test_it_is_json_of_the_2020_draft() -> None:
     assert schema["required"] == ["experiment_name", "command", "compute"]
 
 
-def test_the_example_of_the_help_is_valid() -> None:
-    assert valid(yaml.safe_load(EXAMPLE), json_schema())
+def test_the_example_of_the_help_is_valid(fits_schema: Fits) -> None:
+    assert fits_schema(yaml.safe_load(EXAMPLE), json_schema())
 
 
-def test_every_field_has_a_description_and_a_valid_example() -> None:
+def test_every_field_has_a_description_and_a_valid_example(fits_schema: Fits) -> None:
     def look(schema: dict[str, Any]) -> None:
         for name, inner in schema["properties"].items():
             assert inner["description"], name
             assert inner["examples"], name
-            assert all(valid(example, inner) for example in inner["examples"]), name
+            assert all(fits_schema(example, inner) for example in inner["examples"]), name
 
     schema = json_schema()
     look(schema)
@@ -121,8 +71,8 @@ def test_every_field_has_a_description_and_a_valid_example() -> None:
     ],
     ids=str,
 )
-def test_it_accepts_what_is_valid(fields: dict[str, Any]) -> None:
-    assert valid(changed(**fields), json_schema())
+def test_it_accepts_what_is_valid(fits_schema: Fits, fields: dict[str, Any]) -> None:
+    assert fits_schema(changed(**fields), json_schema())
 
 
 @pytest.mark.parametrize(
@@ -156,8 +106,8 @@ def test_it_accepts_what_is_valid(fields: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_it_rejects_what_is_not(fields: dict[str, Any]) -> None:
-    assert not valid(changed(**fields), json_schema())
+def test_it_rejects_what_is_not(fits_schema: Fits, fields: dict[str, Any]) -> None:
+    assert not fits_schema(changed(**fields), json_schema())
 
 
 def test_no_field_is_left_out() -> None:
