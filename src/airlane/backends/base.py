@@ -10,6 +10,7 @@ from typing import Protocol
 from airlane.launch.order import Order
 from airlane.store.paths import RunPaths
 from airlane.store.records import NodeRecord, RunRecord
+from airlane.store.runs import NewRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,11 @@ class Backend(Protocol):
             CapacityError: the run can never fit; the message says what there is.
         """
 
-    def submit(self, run: RunRecord, paths: RunPaths, supervise: Callable[[], None]) -> None:
-        """Start the run's supervisor, which outlives the caller; `supervise` is its body where a fork will do."""
+    def submit(self, run: NewRun, supervise: Callable[[], None], *, ready: bool) -> None:
+        """Start the run's supervisor, which outlives the caller; `supervise` is its body where a fork will do.
+
+        `ready` is False when the environment must be built first: such a run lets others pass meanwhile.
+        """
 
     def poll(self, runs: Sequence[RunPaths]) -> Mapping[str, Liveness]:
         """Whether the supervisors of these runs (by id) live; one question for all of them."""

@@ -1,0 +1,243 @@
+"""The client: plans and submits runs, finds them again, and looks after what they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from airlane.api.health import Check, check_machine
+from airlane.api.listing import Selection, list_runs, read_filters, recent
+from airlane.api.planning import Planner, RunPlan, parameters_text, user_name
+from airlane.api.run import Run
+from airlane.api.shelves import Environments, Secrets, TrackingServer
+from airlane.backends.base import Backend
+from airlane.backends.registry import make_backend
+from airlane.errors import AirError, ArgumentError, TrackingError
+from airlane.snapshot.model import SnapshotPlan
+from airlane.spec.profiles import Profile, load_profile
+from airlane.store.disk import SystemDisk
+from airlane.store.index import RunIndex
+from airlane.store.journal import Journal
+from airlane.store.paths import Home, default_home
+from airlane.store.runs import NewRun, RunContent, RunStore, RunView
+from airlane.supervise.body import log_evidence, supervise
+from airlane.supervise.settle import settle
+
+Progress = Callable[[str, str], None]
+LONGEST_TOKEN = 64
+
+
+class Client:
+    """Runs under one profile's home, on its backend."""
+
+    def __init__(
+        self, profile: str | None = None, home: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> None:
+        self._env = os.environ if env is None else env
+        self.profile: Profile = load_profile(profile, self._env)
+        self.home = Home(home or self.profile.home or default_home())
+        self._store = RunStore(self.home)
+        self._index = RunIndex(self.home.index)
+        self._disk = SystemDisk()
+        self._backends: dict[str, Backend] = {}
+
+    @property
+    def environments(self) -> Environments:
+        return Environments(self.home)
+
+    @property
+    def secrets(self) -> Secrets:
+        return Secrets(self.home)
+
+    @property
+    def tracking(self) -> TrackingServer:
+        return TrackingServer(self.home, self.profile.tracking_uri or self._env.get("MLFLOW_TRACKING_URI"))
+
+    def doctor(self) -> tuple[Check, ...]:
+        """Checks of what runs under this profile need."""
+        return check_machine(self.home, self.profile, self._backend(self.profile.backend), self.tracking)
+
+    def plan(self, file: Path, overrides: Sequence[str] = (), *, simulate: bool = False, touch: bool = True) -> RunPlan:
+        """Exactly what submitting the file would do. With `touch=False` not even a cache is written.
+
+        Raises:
+            SpecError: the file is wrong; SnapshotError, EnvironmentBuildError: so is what it names.
+        """
+        return self._planner().plan(file, overrides, simulate=simulate, touch=touch)
+
+    def submit(self, plan: RunPlan, *, idempotency_token: str | None = None, progress: Progress | None = None) -> Run:
+        """Freeze the code and start the run; with a token that was used before, the run of then is returned.
+
+        The supervisor is forked from this process, which should have no other thread.
+
+        Raises:
+            CapacityError: the run can never fit where the profile sends it.
+            SecretError: a secret is missing.
+        """
+        token = _check_token(idempotency_token) or plan.workload.idempotency_token
+        if token is None:
+            return self._submit(plan, progress)
+        plan = replace(plan, record=replace(plan.record, idempotency_token=token))
+        with self._store.token(plan.record.user, token) as held:
+            if held.run_id is not None:
+                return self._run(self._store.view(self._store.find(held.run_id)))
+            run = self._submit(plan, progress)
+            held.assign(run.id)
+            return run
+
+    def rerun(self, name: str, overrides: Sequence[str] = (), *, progress: Progress | None = None) -> Run:
+        """Submit a run again, with its frozen code and environment, unless an override changes them."""
+        plan = self._planner().replan(self.get(name).view(), overrides)
+        return self._submit(plan, progress)
+
+    def get(self, name: str) -> Run:
+        """The run of an id, the beginning of one, or @last.
+
+        Raises:
+            NotFoundError: there is none, or more than one.
+        """
+        return self._run(self._store.view(self._store.find(name)))
+
+    def list(
+        self,
+        *,
+        limit: int = 20,
+        all_status: bool = False,
+        all_users: bool = False,
+        filters: Mapping[str, str] | None = None,
+    ) -> tuple[RunView, ...]:
+        """The newest runs: those that wait or run and those of the last day, or all with `all_status`."""
+        matches = read_filters(filters or {})
+        user = None if all_users or "user" in (filters or {}) else user_name(self._env)
+        selection = Selection(limit, user, None if all_status else recent(), matches)
+        return list_runs(self._store, self._index, self._settle, selection)
+
+    def cancel(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Ask the runs to end; returns the ids of those that had not ended yet. Harmless when repeated.
+
+        Raises:
+            NotFoundError: there is no such run; then none was asked.
+        """
+        views = [self.get(name).view() for name in names]
+        canceled = []
+        for view in views:
+            if not view.state.terminal:
+                request = {"by": user_name(self._env), "at": time.time()}
+                self._disk.create(view.paths.cancel, json.dumps(request).encode())
+                canceled.append(view.record.id)
+        return tuple(canceled)
+
+    def cancel_all(self) -> tuple[str, ...]:
+        """Cancel every run of this user that has not ended."""
+        views = self.list(limit=1 << 30)
+        return self.cancel([view.record.id for view in views if not view.state.terminal])
+
+    def _planner(self) -> Planner:
+        return Planner(self.profile, self.home, self._backend(self.profile.backend), self._env)
+
+    def _backend(self, name: str) -> Backend:
+        if name not in self._backends:
+            options = self.profile.options if name == self.profile.backend else {}
+            self._backends[name] = make_backend(name, self.home, options)
+        return self._backends[name]
+
+    def _run(self, view: RunView, *, created: bool = False) -> Run:
+        return Run(view, self._store, self._settle, created=created)
+
+    def _submit(self, plan: RunPlan, progress: Progress | None) -> Run:
+        if plan.refusal is not None:
+            raise plan.refusal
+        record = replace(plan.record, submitted_at=time.time())
+        content = RunContent(
+            workload=plan.loaded.text,
+            command=plan.command,
+            parameters=parameters_text(plan.workload.parameters) if plan.workload.parameters is not None else None,
+            diff=_diff(plan),
+            secrets=self._resolve_secrets(record.secrets),
+        )
+        self._pack(plan, progress)
+        new = self._store.create(record, content)
+        Journal(new.paths, self._disk).event("submitted", record.submitted_at, user=record.user)
+        self._backend(record.backend).submit(new, lambda: self._supervise(new, plan), ready=plan.environment.cached)
+        return self._run(self._store.view(new.paths), created=True)
+
+    def _supervise(self, new: NewRun, plan: RunPlan) -> None:
+        supervise(
+            new.record,
+            new.paths,
+            home=self.home,
+            backend=self._backend(new.record.backend),
+            plan=plan.environment,
+            params=dict(plan.workload.parameters or {}),
+            env=self._env,
+        )
+
+    def _resolve_secrets(self, refs: Mapping[str, str]) -> bytes | None:
+        if not refs:
+            return None
+        from airlane.store.secrets import resolve
+
+        values = resolve(refs, home=self.home, profile_secrets=self.profile.secrets, env=self._env)
+        return json.dumps(values).encode()
+
+    def _pack(self, plan: RunPlan, progress: Progress | None) -> None:
+        if not isinstance(plan.snapshot, SnapshotPlan):
+            return
+        archive = self.home.snapshot_archive(plan.snapshot.digest)
+        if archive.exists():
+            return
+        from airlane import snapshot
+
+        def tell(done_bytes: int, all_bytes: int) -> None:
+            if progress is not None and all_bytes:
+                progress("code", f"packing {100 * done_bytes // all_bytes} % of {all_bytes / 1e6:.1f} MB")
+
+        archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        snapshot.pack(plan.snapshot, archive, tell)
+
+    def _settle(self, view: RunView) -> RunView:
+        if view.state.terminal:
+            return view
+        attempts = view.attempts
+        evidence = log_evidence(view.paths, attempts[-1].number if attempts else 0)
+        settled = settle(
+            view, self._store, self._backend(view.record.backend), self._disk, now=time.time(), evidence=evidence
+        )
+        if settled.verdict is not None and settled.state.terminal:
+            self._close_tracking(settled)
+        return settled
+
+    def _close_tracking(self, view: RunView) -> None:
+        """The MLflow run of an attempt whose supervisor was killed must not stay RUNNING."""
+        last = view.attempts[-1] if view.attempts else None
+        if last is None or last.mlflow_run_id is None or view.cause is None:
+            return
+        from airlane.tracking.orphans import Orphan, close_orphan
+
+        uri = view.record.tracking_uri
+        orphan = Orphan(last.mlflow_run_id, uri, view.state, view.cause, view.ended_at or time.time())
+        try:
+            close_orphan(self.home, orphan, self._env)
+        except (AirError, TrackingError):
+            return  # tracking never stands in the way of the truth about a run
+
+
+def _check_token(token: str | None) -> str | None:
+    if token is None:
+        return None
+    token = token.strip()
+    if not token or len(token) > LONGEST_TOKEN:
+        raise ArgumentError(f"--idempotency-key: expected 1 to {LONGEST_TOKEN} characters, got {len(token)}")
+    return token
+
+
+def _diff(plan: RunPlan) -> bytes | None:
+    if isinstance(plan.snapshot, SnapshotPlan):
+        return plan.snapshot.diff.encode("utf-8", "surrogateescape") if plan.snapshot.diff else None
+    if plan.rerun_of is not None and plan.snapshot is not None and plan.rerun_of.paths.diff.exists():
+        return plan.rerun_of.paths.diff.read_bytes()
+    return None

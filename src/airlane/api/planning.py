@@ -1,0 +1,253 @@
+"""From a workload file to exactly what would be done. Planning changes nothing; submitting does what the plan says."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from airlane import environment
+from airlane.backends.base import Backend, Compute, NodePlace
+from airlane.environment import EnvironmentPlan
+from airlane.environment.planning import built
+from airlane.errors import AirError, CapacityError, ConfigError
+from airlane.snapshot.model import CodeRequest, SnapshotPlan
+from airlane.spec.load import Loaded, load, load_text
+from airlane.spec.models import CodeSource, EnvironmentSpec, Workload
+from airlane.spec.profiles import Profile
+from airlane.store.paths import Home, RunPaths
+from airlane.store.records import EnvironmentRecord, Limits, RunRecord, SnapshotRecord
+from airlane.store.runs import RunView
+from airlane.supervise.workshop import run_variables
+
+_UNKNOWN_ID = "<run id>"
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """Everything that is settled before a run exists.
+
+    `snapshot` is what would be frozen now, or, in a rerun, what was frozen then. `refusal` says why the backend could
+    not take the run as it is; submitting raises it. `variables` are each node's, with <...> for what only a run has.
+    """
+
+    loaded: Loaded
+    environment: EnvironmentPlan
+    snapshot: SnapshotPlan | SnapshotRecord | None
+    record: RunRecord
+    variables: tuple[Mapping[str, str], ...]
+    backend_lines: tuple[str, ...]
+    warnings: tuple[str, ...]
+    refusal: AirError | None
+    rerun_of: RunView | None = None
+
+    @property
+    def workload(self) -> Workload:
+        return self.loaded.workload
+
+    @property
+    def nodes(self) -> int:
+        return self.record.nodes
+
+    @property
+    def accelerators_per_node(self) -> int:
+        return self.record.accelerators_per_node
+
+    @property
+    def command(self) -> str:
+        return self.workload.command
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Where plans are made for: a profile, its home and its backend. `user` is who submits."""
+
+    profile: Profile
+    home: Home
+    backend: Backend
+    env: Mapping[str, str]
+
+    def plan(self, file: Path, overrides: Sequence[str], *, simulate: bool, touch: bool) -> RunPlan:
+        """The plan of a workload file; with `touch`, digests of its code are kept so that the next plan is fast."""
+        loaded = load(file, overrides)
+        cache = self.home.snapshots / "digests" if touch else None
+        code = _plan_code(loaded.workload.code_source, cache)
+        return self._finish(loaded, code, self._plan_environment(loaded), simulate=simulate, rerun_of=None)
+
+    def replan(self, view: RunView, overrides: Sequence[str]) -> RunPlan:
+        """The plan of a run again: its frozen code and its environment, unless an override changes them."""
+        text = view.paths.workload.read_text(encoding="utf-8", errors="surrogateescape")
+        file = view.record.workload_file
+        base_dir = Path(file).parent
+        before = load_text(text, file=file, base_dir=base_dir, check_files=False)
+        changed = before.workload
+        loaded = before
+        if overrides:
+            loaded = load_text(text, file=file, base_dir=base_dir, overrides=overrides, check_files=False)
+            changed = loaded.workload
+        code: SnapshotPlan | SnapshotRecord | None = view.record.snapshot
+        if changed.code_source != before.workload.code_source:
+            code = _plan_code(changed.code_source, self.home.snapshots / "digests")
+        recorded = view.record.environment
+        if changed.environment == before.workload.environment:
+            planned = environment.plan(recorded.base, recorded.dependencies, base_dir=base_dir, home=self.home)
+        else:
+            planned = self._plan_environment(loaded)
+        return self._finish(loaded, code, planned, simulate=view.record.simulate, rerun_of=view)
+
+    def _plan_environment(self, loaded: Loaded) -> EnvironmentPlan:
+        spec = loaded.workload.environment
+        _refuse_images(spec)
+        base_dir = spec.dependencies_file.parent if spec.dependencies_file is not None else loaded.base_dir
+        return environment.plan(spec.version, spec.dependencies or (), base_dir=base_dir, home=self.home)
+
+    def _finish(
+        self,
+        loaded: Loaded,
+        code: SnapshotPlan | SnapshotRecord | None,
+        planned: EnvironmentPlan,
+        *,
+        simulate: bool,
+        rerun_of: RunView | None,
+    ) -> RunPlan:
+        warnings = loaded.warnings + (code.warnings if isinstance(code, SnapshotPlan) else ())
+        record = self._record(loaded, code, planned, simulate=simulate, warnings=warnings)
+        if rerun_of is not None:
+            record = replace(record, rerun_of=rerun_of.record.id)
+        lines, refusal = self._ask_backend(record)
+        return RunPlan(
+            loaded=loaded,
+            environment=planned,
+            snapshot=code,
+            record=record,
+            variables=_shown_variables(record, planned, self.home),
+            backend_lines=lines,
+            warnings=warnings,
+            refusal=refusal,
+            rerun_of=rerun_of,
+        )
+
+    def _ask_backend(self, record: RunRecord) -> tuple[tuple[str, ...], AirError | None]:
+        compute = Compute(record.nodes, record.accelerators_per_node, record.accelerator_type, record.simulate)
+        try:
+            return self.backend.check(compute), None
+        except CapacityError as refusal:
+            return (refusal.message,), refusal
+
+    def _record(
+        self,
+        loaded: Loaded,
+        code: SnapshotPlan | SnapshotRecord | None,
+        planned: EnvironmentPlan,
+        *,
+        simulate: bool,
+        warnings: tuple[str, ...],
+    ) -> RunRecord:
+        workload, profile = loaded.workload, self.profile
+        compute = workload.compute
+        return RunRecord(
+            id=_UNKNOWN_ID,
+            experiment_name=workload.experiment_name,
+            user=user_name(self.env),
+            submitted_at=time.time(),
+            workload_file=str(Path(loaded.file).absolute()),
+            backend=profile.backend,
+            profile=profile.name,
+            nodes=compute.nodes,
+            accelerators=compute.num_accelerators,
+            accelerators_per_node=compute.accelerators_per_node,
+            accelerator_type=compute.accelerator_type,
+            simulate=simulate,
+            limits=Limits(
+                max_retries=workload.max_retries,
+                timeout_s=workload.timeout_minutes * 60.0 if workload.timeout_minutes is not None else None,
+                stop_grace_s=profile.stop_grace_s,
+                straggler_grace_s=profile.straggler_grace_s,
+            ),
+            environment=EnvironmentRecord(planned.base, planned.dependencies, planned.python_version, planned.key),
+            snapshot=_snapshot_record(code),
+            tracking_uri=profile.tracking_uri or self.env.get("MLFLOW_TRACKING_URI") or None,
+            mlflow_run_name=workload.mlflow_run_name,
+            mlflow_artifact_location=workload.mlflow_artifact_location,
+            env_variables=dict(workload.env_variables),
+            secrets={name: str(ref) for name, ref in workload.secrets.items()},
+            has_parameters=workload.parameters is not None,
+            priority=workload.queue_priority,
+            idempotency_token=workload.idempotency_token,
+            hosted_only=dict(loaded.hosted_only),
+            warnings=warnings,
+        )
+
+
+def parameters_text(parameters: Mapping[str, Any]) -> str:
+    """What $HYPERPARAMETERS_PATH names: the parameters as YAML, in their order."""
+    import yaml
+
+    return yaml.safe_dump(dict(parameters), sort_keys=False, allow_unicode=True)
+
+
+def user_name(env: Mapping[str, str]) -> str:
+    """Who submits: the login name, or the number where there is none (as in containers)."""
+    try:
+        return env.get("USER") or getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _plan_code(source: CodeSource | None, cache: Path | None) -> SnapshotPlan | None:
+    if source is None:
+        return None
+    from airlane import snapshot
+
+    pin = source.git
+    request = CodeRequest(
+        root=source.root_path,
+        include_paths=tuple(source.include_paths or ()),
+        branch=pin.branch if pin is not None else None,
+        commit=pin.commit if pin is not None else None,
+        remote=pin.remote if pin is not None else None,
+    )
+    return snapshot.plan(request, cache_dir=cache)
+
+
+def _snapshot_record(code: SnapshotPlan | SnapshotRecord | None) -> SnapshotRecord | None:
+    if not isinstance(code, SnapshotPlan):
+        return code
+    return SnapshotRecord(code.digest, code.root_name, code.files, code.size_bytes, code.git)
+
+
+def _refuse_images(spec: EnvironmentSpec) -> None:
+    if spec.docker_image is not None:
+        raise ConfigError(
+            "environment.docker_image: this version of Airlane does not start containers",
+            hint="use environment.version and environment.dependencies",
+        )
+
+
+def _shown_variables(record: RunRecord, planned: EnvironmentPlan, home: Home) -> tuple[Mapping[str, str], ...]:
+    """The variables as a dry run shows them, PATH left out: it is the environment's bin folder and the caller's."""
+    paths = RunPaths(home.runs / "<month>" / _UNKNOWN_ID)
+    inside = built(planned).variables()
+    root = record.snapshot.root_name if record.snapshot is not None else "scratch"
+    share = record.accelerators_per_node
+    gpus = record.accelerator_type.startswith("GPU_") and not record.simulate
+    shown = []
+    for node in range(record.nodes):
+        devices = tuple(f"<gpu {index}>" for index in range(node * share, (node + 1) * share)) if gpus else ()
+        variables = run_variables(
+            record,
+            paths,
+            0,
+            NodePlace(node, "", "", devices),
+            code=str(paths.code(attempt=0, node=node) / root),
+            master=("<first node>", 0),
+            tracked=None,
+            environment_variables=inside,
+        )
+        del variables["PATH"]
+        shown.append(variables | {"MASTER_PORT": "<free port>"})
+    return tuple(shown)

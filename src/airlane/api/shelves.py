@@ -1,0 +1,83 @@
+"""What is kept beside the runs: environments, secrets, and the MLflow server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airlane import environment
+from airlane.environment import BuiltEnvironment, EnvironmentInfo, EnvironmentPlan
+from airlane.errors import ConfigError
+from airlane.spec.profiles import NO_TRACKING
+from airlane.store import secrets
+from airlane.store.paths import Home
+from airlane.supervise.body import mlflow_python
+
+
+@dataclass(frozen=True, slots=True)
+class Environments:
+    """The environments that were built under a home."""
+
+    home: Home
+
+    def list(self) -> tuple[EnvironmentInfo, ...]:
+        """All of them, the last used first."""
+        return environment.list_environments(self.home)
+
+    def show(self, key: str) -> EnvironmentInfo:
+        """The one whose key begins so."""
+        return environment.show(self.home, key)
+
+    def build(self, plan: EnvironmentPlan, *, progress: Callable[[str], None]) -> BuiltEnvironment:
+        """Make it, unless it is there."""
+        return environment.build(plan, progress=progress)
+
+    def prune(self, *, older_than_days: float | None = None, dry_run: bool = False) -> tuple[EnvironmentInfo, ...]:
+        """Remove those that nothing uses; returns what went."""
+        return environment.prune(self.home, older_than_days=older_than_days, dry_run=dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """The secrets kept under a home, by "scope/key"."""
+
+    home: Home
+
+    def set(self, ref: str, value: str) -> None:
+        secrets.set_secret(self.home, ref, value)
+
+    def delete(self, ref: str) -> None:
+        secrets.delete_secret(self.home, ref)
+
+    def list(self) -> tuple[str, ...]:
+        """Their names; values are never read."""
+        return secrets.list_secrets(self.home)
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingServer:
+    """The MLflow server of a home, or the user's own at `uri`."""
+
+    home: Home
+    uri: str | None
+
+    def start(self) -> str:
+        """The server's address; Airlane's own is started if need be.
+
+        Raises:
+            TrackingError: it does not start.
+            ConfigError: the profile turns tracking off.
+        """
+        if self.uri == NO_TRACKING:
+            raise ConfigError('tracking is off (tracking_uri = "none")', hint="remove tracking_uri from the profile")
+        if self.uri is not None:
+            return self.uri
+        from airlane.tracking import server
+
+        return server.ensure(self.home, mlflow_python(self.home))
+
+    def stop(self) -> bool:
+        """Stop Airlane's own server; False if it was not running."""
+        from airlane.tracking import server
+
+        return server.stop(self.home)

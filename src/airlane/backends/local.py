@@ -1,0 +1,170 @@
+"""This machine: the supervisor is a forked process, a node is an agent, an accelerator is a flock-ed slot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from airlane.backends.base import Allocation, Compute, Liveness
+from airlane.backends.detach import detach
+from airlane.backends.local_allocation import LocalAllocation, end_agents
+from airlane.backends.slots import Pool, Stage, Ticket
+from airlane.errors import CapacityError, ConfigError
+from airlane.launch.nvml import Gpu, gpus
+from airlane.store.paths import Home, RunPaths
+from airlane.store.records import RunRecord
+from airlane.store.runs import NewRun, supervisor_lives
+
+DEFAULT_SIMULATED_SLOTS = 64
+_OPTIONS = {"simulated_slots": int}
+
+
+class LocalBackend:
+    """Runs on this machine, under this user."""
+
+    name = "local"
+
+    def __init__(self, home: Home, options: Mapping[str, Any]) -> None:
+        self._home = home
+        self._tickets: dict[str, Ticket] = {}
+        for key, value in options.items():
+            if key not in _OPTIONS:
+                raise ConfigError(f"the local backend has no option {key!r}", hint=f"options: {', '.join(_OPTIONS)}")
+            if not isinstance(value, _OPTIONS[key]) or value < 1:
+                raise ConfigError(f"{key} must be a whole number above 0, not {value!r}")
+        self._simulated_slots: int = options.get("simulated_slots", DEFAULT_SIMULATED_SLOTS)
+
+    def check(self, compute: Compute) -> tuple[str, ...]:
+        asked = compute.nodes * compute.accelerators_per_node
+        if compute.simulate:
+            return self._check_simulated(asked)
+        if is_cpu(compute.accelerator_type):
+            return _check_cpus(compute, asked)
+        return _check_gpus(compute, asked)
+
+    def _check_simulated(self, asked: int) -> tuple[str, ...]:
+        if asked > self._simulated_slots:
+            raise CapacityError(
+                f"{asked} simulated accelerators are more than this machine pretends to have ({self._simulated_slots})",
+                hint="set simulated_slots in the profile",
+            )
+        return (f"{asked} simulated accelerators on this machine",)
+
+    def submit(self, run: NewRun, supervise: Callable[[], None], *, ready: bool) -> None:
+        pool, _ = self._demand(run.record)
+        stage = Stage.WAITING if ready else Stage.PREPARING
+        ticket = pool.join(run.record.id, priority=run.record.priority, stage=stage)
+        self._tickets[run.record.id] = ticket
+
+        def body() -> None:
+            try:
+                supervise()
+            finally:
+                ticket.leave()
+
+        detach(body, log=run.paths.supervisor_log, keep=(run.lock, ticket.descriptor))
+        del self._tickets[run.record.id]
+        ticket.forget()
+        os.close(run.lock)
+
+    def poll(self, runs: Sequence[RunPaths]) -> Mapping[str, Liveness]:
+        return {run.id: Liveness.ALIVE if supervisor_lives(run) else Liveness.DEAD for run in runs}
+
+    def sweep(self, run: RunPaths) -> None:
+        end_agents(run)
+
+    def allocate(self, run: RunRecord, paths: RunPaths, attempt: int) -> Allocation:
+        pool, count = self._demand(run)
+        ticket = self._tickets[run.id]
+        return LocalAllocation(
+            run, paths, attempt, ticket=ticket, count=count, sweep_run=self._sweep_id, words=_noun(pool)
+        )
+
+    def _sweep_id(self, run_id: str) -> None:
+        from airlane.launch.sweep import sweep
+
+        sweep(run_id)
+
+    def _demand(self, run: RunRecord) -> tuple[Pool, int]:
+        """The pool a run takes from, and how many slots."""
+        asked = run.nodes * run.accelerators_per_node
+        slots = self._home.slots
+        if run.simulate:
+            return Pool(slots / "simulated", _numbers(self._simulated_slots)), asked
+        if is_cpu(run.accelerator_type):
+            # Several nodes on one machine share its cores; a run larger than the machine takes all of it.
+            return Pool(slots / "cpu", _numbers(usable_cores())), min(asked, usable_cores())
+        visible = tuple(gpu.uuid for gpu in visible_gpus())
+        return Pool(Path(tempfile.gettempdir()) / "airlane-gpus", visible, shared=True), asked
+
+
+def is_cpu(accelerator_type: str) -> bool:
+    return accelerator_type.startswith("CPU_")
+
+
+def usable_cores() -> int:
+    """The cores this process may use: affinity, and the control group's quota rounded down, but at least one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, _quota_cores() or cores))
+
+
+def _quota_cores(root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = (root / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) // int(period)
+    with contextlib.suppress(OSError, ValueError):
+        quota_us = int((root / "cpu/cpu.cfs_quota_us").read_text())
+        period_us = int((root / "cpu/cpu.cfs_period_us").read_text())
+        return None if quota_us < 0 else quota_us // period_us
+    return None
+
+
+def visible_gpus() -> tuple[Gpu, ...]:
+    """The GPUs of this machine that the caller's CUDA_VISIBLE_DEVICES leaves visible."""
+    found = gpus()
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return found
+    names = [name.strip() for name in chosen.split(",") if name.strip()]
+    return tuple(gpu for gpu in found if str(gpu.index) in names or any(gpu.uuid.startswith(name) for name in names))
+
+
+def _numbers(count: int) -> tuple[str, ...]:
+    return tuple(str(number) for number in range(count))
+
+
+def _noun(pool: Pool) -> str:
+    return {"cpu": "cores", "simulated": "simulated accelerators"}.get(pool.folder.name, "GPUs")
+
+
+def _check_cpus(compute: Compute, asked: int) -> tuple[str, ...]:
+    cores = usable_cores()
+    if compute.accelerators_per_node > cores:
+        raise CapacityError(
+            f"This machine has {_count(cores, 'core')} (asked for: {compute.accelerators_per_node} on each node).",
+            hint=f"use accelerator_type: CPU_{cores}xCORE, or --simulate",
+        )
+    line = f"{_count(asked, 'core')} on this machine"
+    return (line,) if asked <= cores else (f"{compute.nodes} nodes share this machine's {_count(cores, 'core')}",)
+
+
+def _check_gpus(compute: Compute, asked: int) -> tuple[str, ...]:
+    found = visible_gpus()
+    model = compute.accelerator_type.rpartition("x")[2]
+    if asked > len(found):
+        have = f"{len(found)} × {found[0].name}" if found else "no GPU"
+        raise CapacityError(
+            f"This machine has {have} (asked for: {asked} × {model}).",
+            hint="try it without GPUs: add --simulate; or run it on a cluster: -p PROFILE",
+        )
+    if not any(model.lower() in gpu.name.lower() for gpu in found):
+        return (f"{asked} × {found[0].name} on this machine (the file says {model})",)
+    return (f"{asked} × {model} on this machine",)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,210 @@
+"""The nodes of one attempt on this machine: an agent process for each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from airlane import launch
+from airlane.backends.base import NodePlace, NodeReport, Waiting
+from airlane.backends.slots import Ticket
+from airlane.launch.order import Order
+from airlane.launch.sweep import sweep
+from airlane.store import codec
+from airlane.store.disk import SystemDisk
+from airlane.store.paths import RunPaths
+from airlane.store.records import NodeRecord, RunRecord
+
+AGENT_MAIN = Path(launch.__file__).with_name("__main__.py")
+ADDRESS = "127.0.0.1"
+# An agent that lost its supervisor stops its command within its orphan grace; then it is ended.
+ORPHANS_PATIENCE_S = 5.0
+_KILLED_PATIENCE_S = 10.0
+_FIRST_IN_LINE_LOOK_S = 0.02
+
+
+class LocalAllocation:
+    """Slots held by the supervisor and by the agents it starts."""
+
+    def __init__(
+        self,
+        run: RunRecord,
+        paths: RunPaths,
+        attempt: int,
+        *,
+        ticket: Ticket,
+        count: int,
+        sweep_run: Callable[[str], None],
+        words: str,
+    ) -> None:
+        self._run = run
+        self._paths = paths
+        self._attempt = attempt
+        self._ticket = ticket
+        self._count = count
+        self._sweep_run = sweep_run
+        self._words = words
+        self._agents: dict[int, subprocess.Popen[bytes]] = {}
+        self._waiting: Waiting | None = None
+
+    def waiting(self) -> Waiting | None:
+        position = self._ticket.take(self._count, on_stale=self._sweep_run)
+        if position is None:
+            self._waiting = None
+        elif self._waiting is None or self._waiting.position != position:
+            pool = self._ticket.pool
+            detail = f"{_ordinal(position)} in line, {pool.busy()} of {pool.size} {self._words} busy"
+            self._waiting = Waiting(detail, position)
+        return self._waiting
+
+    def places(self) -> tuple[NodePlace, ...]:
+        share = self._run.accelerators_per_node
+        simulated = self._run.simulate or self._run.accelerator_type.startswith("CPU_")
+        host = socket.gethostname()
+        devices = () if simulated else self._ticket.slots
+        return tuple(
+            NodePlace(node, host, ADDRESS, devices[node * share : (node + 1) * share])
+            for node in range(self._run.nodes)
+        )
+
+    def free_port(self) -> int:
+        return free_port(ADDRESS)
+
+    def start(self, order: Order) -> None:
+        path = self._paths.node_order(attempt=self._attempt, node=order.node_rank)
+        SystemDisk().replace(path, order.to_json().encode())
+        keep = self._ticket.descriptors
+        self._agents[order.node_rank] = subprocess.Popen(
+            [sys.executable, "-I", "-S", AGENT_MAIN, path],
+            stdin=subprocess.PIPE,
+            env={**os.environ, "AIR_KEEP_FDS": ",".join(str(descriptor) for descriptor in keep)},
+            pass_fds=keep,
+            start_new_session=True,
+        )
+
+    def look(self) -> tuple[NodeReport, ...]:
+        return tuple(self._report(node, agent) for node, agent in sorted(self._agents.items()))
+
+    def _report(self, node: int, agent: subprocess.Popen[bytes]) -> NodeReport:
+        # Alive is asked first: an agent that ends after this has written its record before the next look.
+        alive = agent.poll() is None
+        record = codec.read(NodeRecord, self._paths.node_record(attempt=self._attempt, node=node))
+        return NodeReport(node, alive, record)
+
+    def stop(self, node: int) -> None:
+        agent = self._agents[node]
+        if agent.poll() is None and agent.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has just ended: there is nothing left to stop
+                agent.stdin.write(b"stop\n")
+                agent.stdin.flush()
+
+    def kill(self, node: int) -> None:
+        agent = self._agents[node]
+        if agent.poll() is None:
+            agent.kill()
+        sweep(self._run.id, attempt=self._attempt)
+
+    def wait(self, timeout_s: float) -> None:
+        if not self._agents:
+            first = self._waiting is None or self._waiting.position == 1
+            time.sleep(min(timeout_s, _FIRST_IN_LINE_LOOK_S) if first else timeout_s)
+            return
+        live = [agent.pid for agent in self._agents.values() if agent.poll() is None]
+        _wait_for_any(live, timeout_s)
+
+    def release(self) -> None:
+        for agent in self._agents.values():
+            if agent.poll() is None:
+                agent.kill()
+        for agent in self._agents.values():
+            _reap(agent)
+        if self._agents:
+            sweep(self._run.id, attempt=self._attempt)
+        self._ticket.give_back()
+
+
+def free_port(address: str = "127.0.0.1") -> int:
+    """A TCP port that is free now, below the range the kernel hands out by itself so that it stays free."""
+    chance = random.SystemRandom()
+    while True:
+        port = chance.randrange(20_000, 30_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind((address, port))
+            except OSError:
+                continue
+            return port
+
+
+def end_agents(run: RunPaths) -> None:
+    """End what a dead supervisor left: its agents end by themselves, or are ended; then so are the run's processes."""
+    deadline = time.monotonic() + ORPHANS_PATIENCE_S
+    pause_s = 0.01
+    while agents := tuple(_agents_of(run)):
+        if time.monotonic() > deadline:
+            for pid in agents:
+                _kill(pid)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.1)
+    sweep(run.id)
+
+
+def _agents_of(run: RunPaths) -> Iterator[int]:
+    """The agents of a run, found by the order on their command line: they may not have written a record yet."""
+    mark = os.fsencode(run.attempts) + b"/"
+    for name in os.listdir("/proc") if sys.platform == "linux" else []:  # noqa: PTH208
+        if name.isdigit():
+            try:
+                arguments = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
+                zombie = b") Z " in Path("/proc", name, "stat").read_bytes()
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+            if not zombie and any(argument.startswith(mark) for argument in arguments):
+                yield int(name)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _reap(agent: subprocess.Popen[bytes]) -> None:
+    if agent.stdin is not None:
+        agent.stdin.close()
+    try:
+        agent.wait(_KILLED_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        return  # the kernel holds it (a dead network disk); its slots stay taken for as long as it is there
+
+
+def _wait_for_any(pids: list[int], timeout_s: float) -> None:
+    """Return when one of these children ends, or after the timeout."""
+    if not hasattr(os, "pidfd_open"):
+        time.sleep(min(timeout_s, 0.05))
+        return
+    poller = select.poll()
+    descriptors = []
+    try:
+        for pid in pids:
+            descriptors.append(os.pidfd_open(pid))
+            poller.register(descriptors[-1], select.POLLIN)
+        poller.poll(timeout_s * 1000)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _ordinal(number: int) -> str:
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    suffix = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"

@@ -1,0 +1,45 @@
+"""The supervisor's pen: the only writer of a run's status.json and events.jsonl."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from airlane.store import codec
+from airlane.store.disk import Disk
+from airlane.store.paths import RunPaths
+from airlane.store.records import Status
+from airlane.store.states import may_move
+
+
+class Journal:
+    """Writes what happens to a run, and refuses a status that moves backwards.
+
+    A full disk does not stop a run: `put` says whether the status was written, and the caller tries again.
+    """
+
+    def __init__(self, paths: RunPaths, disk: Disk) -> None:
+        self._paths = paths
+        self._disk = disk
+        self._last: Status | None = None
+        self.lost_events = 0
+
+    def put(self, status: Status) -> bool:
+        """Write the status, or the same one again; False if the disk refused it."""
+        last = self._last
+        if last is not None and last != status and not may_move(last.state, status.state):
+            raise AssertionError(f"a run cannot go from {last.state} to {status.state}")
+        self._last = status
+        try:
+            self._disk.replace(self._paths.status, codec.encode(status))
+        except OSError:
+            return False
+        return True
+
+    def event(self, kind: str, now: float, **facts: Any) -> None:
+        """Append one event; one that the disk refuses is counted in `lost_events` and left out."""
+        line = json.dumps({"ts": round(now, 3), "type": kind, **facts}, ensure_ascii=False) + "\n"
+        try:
+            self._disk.append(self._paths.events, line.encode("utf-8", "surrogateescape"))
+        except OSError:
+            self.lost_events += 1

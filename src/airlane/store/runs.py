@@ -1,0 +1,263 @@
+"""Run folders: made at submission, found by id, prefix or @last, read as one settled view."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from airlane.errors import NotFoundError, StoreError
+from airlane.store import codec
+from airlane.store.disk import Disk, SystemDisk, make_private_folder
+from airlane.store.ids import ALPHABET, is_id, new_id
+from airlane.store.paths import Home, RunPaths
+from airlane.store.records import Attempt, Cause, NodeRecord, RunRecord, Status, Verdict
+from airlane.store.states import Phase, State
+
+LAST = "@last"
+
+
+@dataclass(frozen=True, slots=True)
+class RunContent:
+    """The files of a new run beside its record: text as the user wrote it."""
+
+    workload: str
+    command: str
+    parameters: str | None = None
+    diff: bytes | None = None
+    secrets: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run that was just made. `lock` is the descriptor of its held supervisor lock, for the supervisor to inherit."""
+
+    paths: RunPaths
+    record: RunRecord
+    lock: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run as its files tell it; a verdict, where there is one, has the last word."""
+
+    paths: RunPaths
+    record: RunRecord
+    status: Status | None
+    verdict: Verdict | None
+
+    @property
+    def state(self) -> State:
+        if self.status is not None and self.status.state.terminal:
+            return self.status.state
+        if self.verdict is not None:
+            return self.verdict.state
+        return self.status.state if self.status is not None else State.PENDING
+
+    @property
+    def phase(self) -> Phase | None:
+        return None if self.state.terminal or self.status is None else self.status.phase
+
+    @property
+    def cause(self) -> Cause | None:
+        if self.status is not None and self.status.state.terminal:
+            return self.status.cause
+        return self.verdict.cause if self.verdict is not None else None
+
+    @property
+    def ended_at(self) -> float | None:
+        if self.status is not None and self.status.state.terminal:
+            return self.status.ended_at
+        return self.verdict.ended_at if self.verdict is not None else None
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The attempts; one that its supervisor did not live to close ends with the verdict."""
+        attempts = self.status.attempts if self.status is not None else ()
+        if attempts and attempts[-1].ended_at is None and self.state.terminal:
+            open_attempt = attempts[-1]
+            closed = replace(open_attempt, ended_at=self.ended_at, state=self.state, cause=self.cause)
+            return (*attempts[:-1], closed)
+        return attempts
+
+    @property
+    def started_at(self) -> float | None:
+        return self.attempts[0].started_at if self.attempts else None
+
+    def duration_s(self, now: float) -> float | None:
+        """From the first attempt's start to the end, or to `now` while the run lasts."""
+        if self.started_at is None:
+            return None
+        return max(0.0, (self.ended_at if self.ended_at is not None else now) - self.started_at)
+
+
+class RunStore:
+    """All runs under one home."""
+
+    def __init__(self, home: Home, *, disk: Disk | None = None, chance: random.Random | None = None) -> None:
+        self.home = home
+        self.disk = disk or SystemDisk()
+        self._chance = chance or random.Random()  # noqa: S311 (ids need to differ, not to be secret)
+
+    def create(self, record: RunRecord, content: RunContent) -> NewRun:
+        """A new run folder; `record.id` is ignored and a fresh one is used. run.json is written last: it is the run.
+
+        Raises:
+            StoreError: the folder could not be written.
+        """
+        try:
+            paths = self._new_folder(record.submitted_at)
+            record = replace(record, id=paths.id)
+            lock = _hold(paths.lock)
+            self._fill(paths, record, content)
+        except OSError as error:
+            raise StoreError(
+                f"could not write the run under {self.home.runs}: {error.strerror}",
+                hint="free some space, or set AIR_HOME to another folder",
+            ) from error
+        return NewRun(paths, record, lock)
+
+    def _new_folder(self, submitted_at: float) -> RunPaths:
+        month = self.home.runs / time.strftime("%Y-%m", time.gmtime(submitted_at))
+        make_private_folder(month)
+        while True:
+            folder = month / new_id(submitted_at, self._chance)
+            try:
+                folder.mkdir(mode=0o700)
+            except FileExistsError:
+                submitted_at += 1 / 8  # the next tick; a full one holds 128 runs
+                continue
+            return RunPaths(folder)
+
+    def _fill(self, paths: RunPaths, record: RunRecord, content: RunContent) -> None:
+        paths.attempts.mkdir(mode=0o700)
+        paths.checkpoints.mkdir(mode=0o700)
+        texts = (
+            (paths.workload, content.workload),
+            (paths.command, content.command),
+            (paths.parameters, content.parameters),
+        )
+        for path, text in texts:
+            if text is not None:
+                _write_private(path, text.encode("utf-8", "surrogateescape"))
+        if content.diff is not None:
+            _write_private(paths.diff, content.diff)
+        if content.secrets is not None:
+            _write_private(paths.secrets, content.secrets)
+        self.disk.replace(paths.record, codec.encode(record))
+
+    def ids(self) -> Iterator[RunPaths]:
+        """Every run folder, newest first, finished or not."""
+        for month in sorted(_names(self.home.runs), reverse=True):
+            folder = self.home.runs / month
+            for name in sorted(_names(folder), reverse=True):
+                if is_id(name):
+                    yield RunPaths(folder / name)
+
+    def find(self, name: str) -> RunPaths:
+        """The run of an id, an unambiguous prefix of one, or @last.
+
+        Raises:
+            NotFoundError: there is none, or there are several (they are listed).
+        """
+        if name != LAST and (not name or not set(name) <= set(ALPHABET)):
+            raise NotFoundError(f"{name!r} is not a run id", hint="air list")
+        matches = (paths for paths in self.ids() if name == LAST or paths.id.startswith(name))
+        found = [paths for paths in _some(matches, 1 if name == LAST else 6) if paths.record.exists()]
+        if not found:
+            raise NotFoundError(
+                "there are no runs yet" if name == LAST else f"there is no run {name}", hint="air list --all-status"
+            )
+        if len(found) > 1:
+            shown = ", ".join(paths.id for paths in found[:5]) + (", ..." if len(found) > 5 else "")  # noqa: PLR2004
+            raise NotFoundError(f"{name} could be any of {shown}", hint="type more of the id")
+        return found[0]
+
+    def view(self, paths: RunPaths) -> RunView:
+        """The run as its files tell it now.
+
+        Raises:
+            NotFoundError: the folder holds no run.
+            StoreError: run.json is damaged.
+        """
+        # The status is read before the verdict: a verdict is only ever written once the status has stopped changing.
+        record = codec.read(RunRecord, paths.record)
+        if record is None:
+            raise NotFoundError(f"{paths.root} holds no run", hint="air list")
+        return RunView(paths, record, codec.read(Status, paths.status), codec.read(Verdict, paths.verdict))
+
+    def node_record(self, paths: RunPaths, *, attempt: int, node: int) -> NodeRecord | None:
+        """What a node's agent wrote last, or None."""
+        return codec.read(NodeRecord, paths.node_record(attempt=attempt, node=node))
+
+    @contextmanager
+    def token(self, user: str, token: str) -> Iterator[IdempotencyToken]:
+        """Hold an idempotency token while submitting; others who use it wait, then find the run it names."""
+        make_private_folder(self.home.tokens)
+        name = hashlib.sha256(f"{user}\0{token}".encode()).hexdigest()
+        descriptor = os.open(self.home.tokens / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            run_id = os.pread(descriptor, 64, 0).decode()
+            yield IdempotencyToken(run_id or None, lambda new: _overwrite(descriptor, new.encode()))
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyToken:
+    """A held token: the run it names already, if any, and a way to name one."""
+
+    run_id: str | None
+    assign: Callable[[str], None]
+
+
+def supervisor_lives(paths: RunPaths) -> bool:
+    """Whether some process holds the run's supervisor lock; only meaningful on the machine where it was taken."""
+    try:
+        descriptor = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _hold(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def _overwrite(descriptor: int, data: bytes) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, data, 0)
+    os.fsync(descriptor)
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 (three times faster than iterdir, and there may be 10,000 names)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _some(items: Iterator[RunPaths], most: int) -> Iterator[RunPaths]:
+    for _, item in zip(range(most), items, strict=False):
+        yield item

@@ -1,0 +1,107 @@
+"""The body of a supervisor's process: the real tools, a SIGTERM that cancels, and an end for every run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from airlane import environment
+from airlane.backends.base import Backend
+from airlane.environment import EnvironmentPlan
+from airlane.store import codec
+from airlane.store.disk import SystemDisk
+from airlane.store.paths import Home, RunPaths
+from airlane.store.records import Cause, CauseKind, NodeRecord, RunRecord, Status
+from airlane.store.states import State
+from airlane.supervise.causes import Evidence
+from airlane.supervise.supervisor import Supervisor, Tools
+from airlane.supervise.workshop import RunWorkshop
+from airlane.tracking.tracker import make_tracker
+
+MLFLOW_SERVER = "mlflow-server"
+
+
+class SystemClock:
+    """The machine's time."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def supervise(
+    record: RunRecord,
+    paths: RunPaths,
+    *,
+    home: Home,
+    backend: Backend,
+    plan: EnvironmentPlan,
+    params: dict[str, Any],
+    env: Mapping[str, str],
+) -> None:
+    """Supervise one run to its end, in this process."""
+    asked: list[str] = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append("the supervisor was asked to stop (SIGTERM)"))
+    tracking = make_tracker(record.tracking_uri, home=home, python=mlflow_python(home), env=env)
+    tools = Tools(
+        backend=backend,
+        workshop=RunWorkshop(record, paths, home, plan),
+        tracking=tracking,
+        disk=SystemDisk(),
+        clock=SystemClock(),
+        evidence=lambda attempt: log_evidence(paths, attempt),
+        stop_requested=lambda: asked[0] if asked else None,
+        params=params,
+        pid=os.getpid(),
+        host=socket.gethostname(),
+    )
+    try:
+        Supervisor(record, paths, tools).run()
+    except Exception as error:
+        _end_by_own_fault(paths, error)
+        raise
+
+
+def mlflow_python(home: Home) -> Callable[[], Path]:
+    """The interpreter that serves MLflow; its environment is built when it is first asked for."""
+
+    def python() -> Path:
+        plan = environment.plan(MLFLOW_SERVER, (), base_dir=home.root, home=home)
+        return environment.build(plan, progress=lambda _words: None).python
+
+    return python
+
+
+def log_evidence(paths: RunPaths, attempt: int) -> Evidence:
+    """What the logs of an attempt say about its end."""
+
+    def evidence(node: int, record: NodeRecord) -> tuple[str | None, tuple[str, ...], str | None] | None:
+        from airlane.logs.cause import find_cause
+
+        log = paths.log(attempt=attempt, node=node)
+        found = find_cause(log, exit_code=record.exit_code, signal=record.signal, oom_kill=record.oom_kill)
+        return found.title, found.lines, found.hint
+
+    return evidence
+
+
+def _end_by_own_fault(paths: RunPaths, error: Exception) -> None:
+    """A fault of ours must not leave a run without an end; the traceback is in supervisor.log."""
+    traceback.print_exc()
+    status = codec.read(Status, paths.status)
+    if status is None or status.state.terminal:
+        return
+    summary = f"Airlane itself failed: {type(error).__name__}: {error}"
+    cause = Cause(CauseKind.SUPERVISOR_LOST, summary, hint=f"see {paths.supervisor_log}")
+    now = time.time()
+    ended = replace(status, state=State.FAILED, phase=None, detail=None, cause=cause, ended_at=now, updated_at=now)
+    SystemDisk().replace(paths.status, codec.encode(ended))

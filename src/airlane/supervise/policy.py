@@ -1,0 +1,58 @@
+"""Whether to try again. Pure: a run's limits and its attempts in, a decision out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airlane.store.records import Attempt, Cause, CauseKind, Limits
+from airlane.store.states import State
+
+FIRST_DELAY_S = 1.0
+LONGEST_DELAY_S = 30.0
+MAX_PREEMPTIONS = 100
+
+# These ends would be the same the next time, or were asked for.
+_FINAL_KINDS = frozenset({CauseKind.COMPLETED, CauseKind.CANCELED, CauseKind.SETUP, CauseKind.CAPACITY})
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Start another attempt after a delay in seconds."""
+
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """End the run."""
+
+    state: State
+    cause: Cause
+
+
+Decision = Retry | Finish
+
+
+def decide(limits: Limits, attempts: Sequence[Attempt]) -> Decision:
+    """What follows the last of `attempts`, all of which have ended.
+
+    Failures and timeouts share `max_retries`; a preemption uses up none of them.
+    """
+    last = attempts[-1]
+    if last.state is None or last.cause is None:
+        raise AssertionError("the last attempt has not ended")
+    if last.cause.kind in _FINAL_KINDS:
+        return Finish(last.state, last.cause)
+    preemptions = sum(1 for a in attempts if a.cause is not None and a.cause.kind is CauseKind.PREEMPTED)
+    if last.cause.kind is CauseKind.PREEMPTED:
+        return Retry(FIRST_DELAY_S) if preemptions <= MAX_PREEMPTIONS else Finish(last.state, last.cause)
+    failures = len(attempts) - preemptions
+    if failures > limits.max_retries:
+        return Finish(last.state, last.cause)
+    return Retry(min(FIRST_DELAY_S * 2 ** (failures - 1), LONGEST_DELAY_S))
+
+
+def most_attempts(limits: Limits) -> int:
+    """How many attempts a run can have if it is never preempted."""
+    return limits.max_retries + 1

@@ -1,0 +1,95 @@
+"""The truth about a run whose supervisor died: end what it left, read what the nodes wrote, and write the verdict once.
+
+Whoever looks at the run does this (`air get`, `air list`, the next run), several at a time if it comes to that: ending
+processes twice is harmless, and the verdict is created exclusively.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airlane.backends.base import Backend, Liveness, NodePlace, NodeReport
+from airlane.store import codec
+from airlane.store.disk import Disk
+from airlane.store.records import Attempt, Cause, CauseKind, Verdict
+from airlane.store.runs import RunStore, RunView
+from airlane.store.states import State
+from airlane.supervise.causes import Evidence, node_cause
+from airlane.supervise.rules import first_failure
+
+_LOST = "its supervisor ended without a word (killed, or the machine went down)"
+
+
+def settle(view: RunView, store: RunStore, backend: Backend, disk: Disk, *, now: float, evidence: Evidence) -> RunView:
+    """The run's view, terminal if its supervisor is dead."""
+    if view.state.terminal:
+        return view
+    if backend.poll([view.paths]).get(view.paths.id, Liveness.UNKNOWN) is not Liveness.DEAD:
+        return view
+    view = store.view(view.paths)  # the supervisor may have written the end between the look and its own end
+    if view.state.terminal:
+        return view
+    backend.sweep(view.paths)
+    state, cause = judge(view, store, evidence=evidence)
+    verdict = Verdict(state, cause, now, "a reader")
+    try:
+        disk.create(view.paths.verdict, codec.encode(verdict))
+        disk.remove(view.paths.secrets)
+    except OSError:
+        return replace(view, verdict=verdict)  # no space: the verdict is told now and written another time
+    return store.view(view.paths)
+
+
+def judge(view: RunView, store: RunStore, *, evidence: Evidence) -> tuple[State, Cause]:
+    """How a run ended whose supervisor did not live to say so. Pure but for reading the nodes' records."""
+    canceled = view.paths.cancel.exists()
+    attempts = view.status.attempts if view.status is not None else ()
+    if not attempts or attempts[-1].ended_at is not None:
+        return _between_attempts(attempts, canceled=canceled)
+    attempt = attempts[-1]
+    reports = tuple(
+        NodeReport(node, False, store.node_record(view.paths, attempt=attempt.number, node=node))
+        for node in range(view.record.nodes)
+    )
+    if _succeeded(reports):
+        return State.SUCCESS, Cause(CauseKind.COMPLETED, f"the command exited with code 0; {_LOST}")
+    first = first_failure(tuple(r for r in reports if _ended_by_itself(r)))
+    if first is not None:
+        place = NodePlace(first, _host(attempt, first), "")
+        report = next(r for r in reports if r.node == first)
+        cause = node_cause(report, place.host, started_at=attempt.started_at, evidence=evidence)
+        return State.FAILED, replace(cause, summary=f"{cause.summary}; {_LOST}")
+    if canceled:
+        return State.CANCELED, Cause(CauseKind.CANCELED, f"canceled by the user; {_LOST}")
+    return State.FAILED, Cause(
+        CauseKind.SUPERVISOR_LOST, f"the run was lost: {_LOST}", hint=f"air rerun {view.paths.id}"
+    )
+
+
+def _succeeded(reports: tuple[NodeReport, ...]) -> bool:
+    """Node 0 succeeded, and every other node did too or was stopped after it (the stop rule would have done so)."""
+    records = [report.record for report in reports]
+    return all(
+        r is not None and (r.succeeded or (node > 0 and r.ended_at is not None and r.stop_reason is not None))
+        for node, r in enumerate(records)
+    )
+
+
+def _between_attempts(attempts: tuple[Attempt, ...], *, canceled: bool) -> tuple[State, Cause]:
+    last = attempts[-1] if attempts else None
+    if last is not None and last.state is State.SUCCESS and last.cause is not None:
+        return State.SUCCESS, last.cause
+    if canceled:
+        return State.CANCELED, Cause(CauseKind.CANCELED, f"canceled by the user; {_LOST}")
+    if last is not None and last.state is not None and last.cause is not None:
+        return last.state, replace(last.cause, summary=f"{last.cause.summary}; {_LOST}")
+    return State.FAILED, Cause(CauseKind.SUPERVISOR_LOST, f"the run never started: {_LOST}")
+
+
+def _ended_by_itself(report: NodeReport) -> bool:
+    record = report.record
+    return record is not None and record.ended_at is not None and record.stop_reason is None
+
+
+def _host(attempt: Attempt, node: int) -> str:
+    return attempt.hosts[node] if node < len(attempt.hosts) else "unknown host"

@@ -1,0 +1,252 @@
+"""The supervisor: one per run, the only writer of its status. It looks, asks the rules, and obeys.
+
+Its order of writes is what makes a crash harmless: an attempt is on disk before its nodes start, and the terminal
+status is the last thing written. A run whose supervisor died in between is ended by settle.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airlane.backends.base import Allocation, Backend, NodePlace
+from airlane.errors import AirError
+from airlane.store.disk import Disk
+from airlane.store.journal import Journal
+from airlane.store.paths import RunPaths
+from airlane.store.records import Attempt, Cause, CauseKind, RunRecord, Status
+from airlane.store.states import Phase, State
+from airlane.supervise.causes import Evidence, attempt_cause, refused_cause
+from airlane.supervise.policy import Finish, decide
+from airlane.supervise.ports import Clock, Tracking, Workshop
+from airlane.supervise.recording import attempt_info, attempt_outcome
+from airlane.supervise.rules import Ended, Kill, Situation, Stop, Stopping, Wait, next_action
+
+# How often the supervisor looks for a cancel request while nothing else happens.
+LOOK_EVERY_S = 0.2
+SHORTEST_LOOK_S = 0.001
+TRACKING_START_S = 60.0
+TRACKING_FLUSH_S = 4.0
+TRACKING_CLOSE_S = 60.0
+# With a full disk the end of a run is told as soon as there is space again; after this, readers work it out.
+LAST_WORD_PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a supervisor works with.
+
+    `stop_requested` is why the supervisor itself was asked to stop, if it was; `params` are the workload's parameters.
+    """
+
+    backend: Backend
+    workshop: Workshop
+    tracking: Tracking
+    disk: Disk
+    clock: Clock
+    evidence: Callable[[int], Evidence]
+    stop_requested: Callable[[], str | None]
+    params: dict[str, Any]
+    pid: int
+    host: str
+    look_every_s: float = LOOK_EVERY_S
+
+
+class Supervisor:
+    """Takes one run from submission to its terminal state."""
+
+    def __init__(self, record: RunRecord, paths: RunPaths, tools: Tools) -> None:
+        self._record = record
+        self._paths = paths
+        self._tools = tools
+        self._clock = tools.clock
+        self._journal = Journal(paths, tools.disk)
+        self._written = True
+        now = self._clock.now()
+        self._status = Status(State.PENDING, Phase.PREPARING, None, now, tools.pid, tools.host)
+
+    def run(self) -> State:
+        """Supervise until the end, and return it."""
+        self._update()
+        self._event("supervisor_started", pid=self._tools.pid, host=self._tools.host)
+        self._tools.tracking.open()
+        refused = self._prepare()
+        finish = Finish(*refused) if refused is not None else self._attempts()
+        self._tools.workshop.close()
+        self._tools.tracking.close(TRACKING_FLUSH_S)
+        self._finish(finish)
+        self._tools.tracking.close(TRACKING_CLOSE_S)
+        return finish.state
+
+    def _prepare(self) -> tuple[State, Cause] | None:
+        workshop = self._tools.workshop
+        try:
+            workshop.begin()
+            while not workshop.ready():
+                self._update_if_changed(detail=workshop.progress)
+                if self._canceled():
+                    return State.CANCELED, self._cancel_cause()
+                self._clock.sleep(self._tools.look_every_s / 2)
+        except (AirError, OSError) as error:
+            return State.FAILED, refused_cause(error)
+        return None
+
+    def _attempts(self) -> Finish:
+        while True:
+            self._attempt(len(self._status.attempts))
+            decision = decide(self._record.limits, self._status.attempts)
+            if isinstance(decision, Finish):
+                return decision
+            self._event("retry", attempt=len(self._status.attempts), delay_s=decision.delay_s)
+            self._update(
+                phase=Phase.RETRYING, detail=f"attempt {len(self._status.attempts)} starts in {decision.delay_s:g} s"
+            )
+            if not self._pause(decision.delay_s):
+                return Finish(State.CANCELED, self._cancel_cause())
+
+    def _attempt(self, number: int) -> None:
+        """One try. When it returns, the attempt is closed in the status and nothing of it runs."""
+        allocation: Allocation | None = None
+        try:
+            allocation = self._tools.backend.allocate(self._record, self._paths, number)
+            granted = self._wait_for_nodes(allocation)
+            self._open_attempt(number, allocation.places() if granted else ())
+            state, cause = self._run_nodes(number, allocation) if granted else (State.CANCELED, self._cancel_cause())
+        except (AirError, OSError) as error:
+            self._open_attempt(number, ())
+            state, cause = State.FAILED, refused_cause(error)
+        if allocation is not None:
+            allocation.release()
+        self._tools.workshop.clean(number)
+        self._close_attempt(state, cause)
+
+    def _wait_for_nodes(self, allocation: Allocation) -> bool:
+        """Whether the nodes were granted; False if the run was canceled first."""
+        while (waiting := allocation.waiting()) is not None:
+            self._update_if_changed(phase=Phase.QUEUED, detail=waiting.detail)
+            if self._canceled():
+                return False
+            allocation.wait(self._tools.look_every_s)
+        return True
+
+    def _open_attempt(self, number: int, places: tuple[NodePlace, ...]) -> None:
+        if len(self._status.attempts) > number:
+            return
+        attempt = Attempt(number, self._clock.now(), hosts=tuple(place.host for place in places))
+        self._update(phase=Phase.STARTING, detail=None, attempts=(*self._status.attempts, attempt))
+        self._event("attempt_started", attempt=number, hosts=list(attempt.hosts))
+
+    def _close_attempt(self, state: State, cause: Cause) -> None:
+        now = self._clock.now()
+        ended = replace(self._status.attempts[-1], ended_at=now, state=state, cause=cause)
+        self._tools.tracking.end_attempt(attempt_outcome(self._record, self._paths, ended))
+        self._update(attempts=(*self._status.attempts[:-1], ended), tracking_error=self._tools.tracking.error)
+        self._event("attempt_ended", attempt=ended.number, state=state, cause=cause.summary)
+
+    def _run_nodes(self, number: int, allocation: Allocation) -> tuple[State, Cause]:
+        places = allocation.places()
+        info = attempt_info(self._record, self._paths, self._status.attempts[-1], self._tools.params)
+        tracked = self._tools.tracking.begin_attempt(info, TRACKING_START_S)
+        if tracked is not None:
+            attempt = replace(self._status.attempts[-1], mlflow_run_id=tracked.run_id, mlflow_url=tracked.url)
+            self._status = replace(self._status, attempts=(*self._status.attempts[:-1], attempt))
+        orders = self._tools.workshop.orders(number, places, allocation.free_port(), tracked)
+        # From here on a reader must assume that nodes run: the status says so before the first one does.
+        self._update(state=State.RUNNING, phase=Phase.RUNNING, tracking_error=self._tools.tracking.error)
+        started_at = self._clock.now()
+        for order in orders:
+            allocation.start(order)
+            self._event("node_started", attempt=number, node=order.node_rank, host=places[order.node_rank].host)
+        metrics = {p.node: self._paths.node_metrics(attempt=number, node=p.node) for p in places}
+        self._tools.tracking.watch_metrics(metrics)
+        end = self._watch(allocation, started_at)
+        reports = allocation.look()
+        for report in reports:
+            code = report.record.exit_code if report.record is not None else None
+            self._event("node_ended", attempt=number, node=report.node, exit_code=code)
+        evidence = self._tools.evidence(number)
+        limits = self._record.limits
+        cause = attempt_cause(end, reports, places, limits=limits, started_at=started_at, evidence=evidence)
+        return end.state, self._cancel_cause() if cause.kind is CauseKind.CANCELED else cause
+
+    def _watch(self, allocation: Allocation, started_at: float) -> Ended:
+        stopping: Stopping | None = None
+        while True:
+            now = self._clock.now()
+            situation = Situation(
+                now=now,
+                started_at=started_at,
+                limits=self._record.limits,
+                reports=allocation.look(),
+                cancel=self._canceled(),
+                stopping=stopping,
+            )
+            match next_action(situation):
+                case Ended() as end:
+                    return end
+                case Stop(nodes, reason, first):
+                    stopping = Stopping(reason, now, first)
+                    self._event("stop_requested", nodes=list(nodes), reason=reason, first=first)
+                    self._update(phase=Phase.STOPPING)
+                    for node in nodes:
+                        allocation.stop(node)
+                case Kill(nodes) if stopping is not None:
+                    stopping = replace(stopping, killed_since=now)
+                    self._event("killed", nodes=list(nodes))
+                    for node in nodes:
+                        allocation.kill(node)
+                case Wait(until):
+                    self._rewrite_if_refused()
+                    left = self._tools.look_every_s if until is None else until - now
+                    allocation.wait(min(self._tools.look_every_s, max(SHORTEST_LOOK_S, left)))
+
+    def _finish(self, finish: Finish) -> None:
+        now = self._clock.now()
+        self._event("finished", state=finish.state, cause=finish.cause.summary)
+        if finish.state in (State.SUCCESS, State.TIMEDOUT) and self._status.state is State.PENDING:
+            raise AssertionError(f"a run that never ran cannot be {finish.state}")
+        error = self._tools.tracking.error
+        self._update(
+            state=finish.state, phase=None, detail=None, cause=finish.cause, ended_at=now, tracking_error=error
+        )
+        deadline = now + LAST_WORD_PATIENCE_S
+        while not self._written and self._clock.now() < deadline:
+            self._clock.sleep(1.0)
+            self._rewrite_if_refused()
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait; False if the run was canceled meanwhile."""
+        deadline = self._clock.now() + seconds
+        while (left := deadline - self._clock.now()) > 0:
+            if self._canceled():
+                return False
+            self._rewrite_if_refused()
+            self._clock.sleep(min(self._tools.look_every_s, max(SHORTEST_LOOK_S, left)))
+        return not self._canceled()
+
+    def _canceled(self) -> bool:
+        return self._paths.cancel.exists() or self._tools.stop_requested() is not None
+
+    def _cancel_cause(self) -> Cause:
+        reason = self._tools.stop_requested()
+        if reason is not None and not self._paths.cancel.exists():
+            return Cause(CauseKind.CANCELED, reason)
+        return Cause(CauseKind.CANCELED, "canceled by the user")
+
+    def _update(self, **changes: Any) -> None:
+        self._status = replace(self._status, **changes, updated_at=self._clock.now())
+        self._written = self._journal.put(self._status)
+
+    def _update_if_changed(self, **changes: Any) -> None:
+        if any(getattr(self._status, name) != value for name, value in changes.items()):
+            self._update(**changes)
+        else:
+            self._rewrite_if_refused()
+
+    def _rewrite_if_refused(self) -> None:
+        if not self._written:
+            self._written = self._journal.put(self._status)
+
+    def _event(self, kind: str, **facts: Any) -> None:
+        self._journal.event(kind, self._clock.now(), **facts)

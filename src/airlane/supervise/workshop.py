@@ -1,0 +1,167 @@
+"""The real workshop: builds the environment beside the queue, lays the code out on each node, writes the orders."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from airlane import environment, snapshot
+from airlane.backends.base import NodePlace
+from airlane.environment import BuiltEnvironment, EnvironmentPlan
+from airlane.errors import SnapshotError
+from airlane.launch.order import Order
+from airlane.launch.rendezvous import node_variables, ray_tmpdir
+from airlane.store.disk import make_private_folder
+from airlane.store.paths import Home, RunPaths
+from airlane.store.records import RunRecord
+from airlane.tracking.tracker import TrackedRun
+
+_CANCEL_PATIENCE_S = 10.0
+
+
+class RunWorkshop:
+    """The environment and the code of one run."""
+
+    def __init__(self, record: RunRecord, paths: RunPaths, home: Home, plan: EnvironmentPlan) -> None:
+        self._record = record
+        self._paths = paths
+        self._home = home
+        self._plan = plan
+        self._built: BuiltEnvironment | None = None
+        self._failure: Exception | None = None
+        self._thread: threading.Thread | None = None
+        self._given_up = threading.Event()
+        self._held = contextlib.ExitStack()
+        self.progress: str | None = None
+
+    def begin(self) -> None:
+        self._held.enter_context(environment.hold(self._home, self._plan.key))
+        if self._plan.cached:
+            self._build()
+            return
+        self.progress = "building the environment"
+        self._thread = threading.Thread(target=self._build, name="environment", daemon=True)
+        self._thread.start()
+
+    def ready(self) -> bool:
+        if self._failure is not None:
+            raise self._failure
+        return self._built is not None
+
+    def _build(self) -> None:
+        make_private_folder(self._paths.attempt(0))
+        try:
+            self._built = environment.build(
+                self._plan,
+                log=self._paths.setup_log(0),
+                progress=self._say,
+                cancelled=self._given_up.is_set,
+            )
+        except Exception as error:  # noqa: BLE001 (told by ready(), in the supervisor's own thread)
+            self._failure = error
+
+    def _say(self, words: str) -> None:
+        self.progress = f"environment: {words}"
+
+    def orders(
+        self, attempt: int, places: Sequence[NodePlace], port: int, tracked: TrackedRun | None
+    ) -> tuple[Order, ...]:
+        make_private_folder(self._paths.nodes(attempt))
+        return tuple(self._order(attempt, place, places[0].address, port, tracked) for place in places)
+
+    def _order(self, attempt: int, place: NodePlace, master: str, port: int, tracked: TrackedRun | None) -> Order:
+        record, paths, node = self._record, self._paths, place.node
+        code = self._lay_out_code(attempt, node)
+        variables = run_variables(
+            record,
+            paths,
+            attempt,
+            place,
+            code=str(code),
+            master=(master, port),
+            tracked=tracked,
+            environment_variables=self._environment_variables(),
+        )
+        return Order(
+            run_id=record.id,
+            attempt=attempt,
+            node_rank=node,
+            command_file=str(paths.command),
+            working_folder=str(code),
+            log_file=str(paths.log(attempt=attempt, node=node)),
+            record_file=str(paths.node_record(attempt=attempt, node=node)),
+            env=variables,
+            secrets_file=str(paths.secrets) if record.secrets else None,
+            stop_grace_s=record.limits.stop_grace_s,
+            metrics_file=str(paths.node_metrics(attempt=attempt, node=node)),
+            gpus=place.devices,
+            scratch_folders=(ray_tmpdir(record.id, attempt=attempt, node=node),),
+        )
+
+    def _environment_variables(self) -> dict[str, str]:
+        if self._built is None:
+            raise AssertionError("orders are written once the environment is ready")
+        return self._built.variables(os.environ)
+
+    def _lay_out_code(self, attempt: int, node: int) -> Path:
+        folder = self._paths.code(attempt=attempt, node=node)
+        make_private_folder(folder)
+        if self._record.snapshot is None:
+            scratch = folder / "scratch"
+            make_private_folder(scratch)
+            return scratch
+        archive = self._home.snapshot_archive(self._record.snapshot.digest)
+        if not archive.exists():
+            raise SnapshotError(
+                f"the code of this run is gone: {archive}", hint=f"air run -f {self._record.workload_file}"
+            )
+        return snapshot.unpack(archive, folder)
+
+    def clean(self, attempt: int) -> None:
+        shutil.rmtree(self._paths.attempt(attempt) / "code", ignore_errors=True)
+
+    def close(self) -> None:
+        self._given_up.set()
+        if self._thread is not None:
+            self._thread.join(_CANCEL_PATIENCE_S)
+        self._held.close()
+        self._paths.secrets.unlink(missing_ok=True)
+
+
+def run_variables(
+    record: RunRecord,
+    paths: RunPaths,
+    attempt: int,
+    place: NodePlace,
+    *,
+    code: str,
+    master: tuple[str, int],
+    tracked: TrackedRun | None,
+    environment_variables: Mapping[str, str],
+) -> dict[str, str]:
+    """The variables of one node of a run; the environment's PATH is whole already."""
+    address, port = master
+    rest = {name: value for name, value in environment_variables.items() if name not in ("PATH", "VIRTUAL_ENV")}
+    return node_variables(
+        run_id=record.id,
+        attempt=attempt,
+        node=place.node,
+        nodes=record.nodes,
+        accelerators_per_node=record.accelerators_per_node,
+        master_addr=address,
+        master_port=port,
+        devices=place.devices,
+        code_source_path=code,
+        checkpoint_dir=str(paths.checkpoints),
+        path=environment_variables["PATH"],
+        virtual_env=environment_variables.get("VIRTUAL_ENV"),
+        hyperparameters_path=str(paths.parameters) if record.has_parameters else None,
+        tracking_uri=tracked.uri if tracked is not None else None,
+        mlflow_experiment_name=record.experiment_name if tracked is not None else None,
+        mlflow_run_id=tracked.run_id if tracked is not None else None,
+        env_variables={**rest, **record.env_variables},
+    )
