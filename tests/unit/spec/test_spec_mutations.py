@@ -87,7 +87,7 @@ def test_the_file_that_is_mutated_is_valid() -> None:
     assert read(VALID) is not None
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_changed_text_is_read_or_refused_with_places(data: st.DataObject) -> None:
     text = VALID
@@ -113,7 +113,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_changed_values_are_read_or_refused_with_places(data: st.DataObject) -> None:
     tree: Any = yaml.safe_load(VALID)
@@ -153,7 +153,7 @@ OVERRIDES = st.tuples(
 )  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(OVERRIDES, min_size=1, max_size=3))
 def test_any_override_is_refused_or_gives_text_that_reads_back(changes: list[tuple[str, str]]) -> None:
     with TemporaryDirectory() as folder:
