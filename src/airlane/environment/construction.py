@@ -78,8 +78,8 @@ def construct(construction: Construction, lock: int) -> None:
 def _install(request: Request, resolution: Resolution, environment: Path, uv: Uv) -> None:
     """Make the virtual environment and put the resolved packages in, by hard links from uv's cache where it can.
 
-    Relocatable, because its scripts must work under the name it gets afterwards. Not compiled to bytecode: that takes
-    longer than the whole build, mostly for files that are never imported (see BuiltEnvironment.variables).
+    Relocatable, because its scripts must work under the name it gets afterwards. Not compiled to bytecode: all
+    of AI5 took over two minutes here, mostly for files that are never imported (see BuiltEnvironment.variables).
     """
     venv = uv.run("venv", "--relocatable", "--allow-existing", "--no-project", "--python", request.python, environment)
     if not venv.succeeded:

@@ -115,7 +115,9 @@ def _rungs(request: Request) -> list[_Rung]:
 
 
 def _command(request: Request, folder: Path) -> list[str | Path]:
-    limits = [word for file in request.constraint_files for word in ("--constraint", file)]
+    own = folder / "constraints.txt"
+    files: list[str | Path] = [*([own] if own.stat().st_size else []), *request.constraint_files]
+    limits: list[str | Path] = [word for file in files for word in ("--constraint", file)]
     return [
         "pip",
         "compile",
@@ -125,8 +127,6 @@ def _command(request: Request, folder: Path) -> list[str | Path]:
         request.python,
         *request.flags,
         folder / "requirements.in",
-        "--constraint",
-        folder / "constraints.txt",
         *limits,
         "--output-file",
         folder / "resolved.txt",
