@@ -7,13 +7,19 @@ for update in run.watch():
 print(run.view().state)
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from airlane.api.client import Client
 from airlane.api.following import LogChunk, PhaseChanged, StatusChanged, Update
-from airlane.api.health import Check
-from airlane.api.planning import RunPlan
 from airlane.api.run import Run
-from airlane.environment import EnvironmentInfo
 from airlane.store.runs import RunView
+
+if TYPE_CHECKING:
+    from airlane.api.health import Check
+    from airlane.api.planning import RunPlan
+    from airlane.environment import EnvironmentInfo
 
 __all__ = [
     "Check",
@@ -27,3 +33,17 @@ __all__ = [
     "StatusChanged",
     "Update",
 ]
+
+_LAZY = {
+    "Check": "airlane.api.health",
+    "EnvironmentInfo": "airlane.environment",
+    "RunPlan": "airlane.api.planning",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)

@@ -8,24 +8,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from airlane.api.health import Check, check_machine
-from airlane.api.listing import Selection, list_runs, read_filters, recent
-from airlane.api.planning import Planner, RunPlan, parameters_text, user_name
 from airlane.api.run import Run
-from airlane.api.shelves import Environments, Secrets, TrackingServer
-from airlane.backends.base import Backend
+from airlane.api.user import user_name
+from airlane.backends.base import Backend, Liveness
 from airlane.backends.registry import make_backend
-from airlane.errors import AirError, ArgumentError, TrackingError
-from airlane.snapshot.model import SnapshotPlan
+from airlane.errors import AirError, ArgumentError
 from airlane.spec.profiles import Profile, load_profile
 from airlane.store.disk import SystemDisk
-from airlane.store.index import RunIndex
-from airlane.store.journal import Journal
 from airlane.store.paths import Home, default_home
 from airlane.store.runs import NewRun, RunContent, RunStore, RunView
-from airlane.supervise.body import log_evidence, supervise
-from airlane.supervise.settle import settle
+
+if TYPE_CHECKING:  # each method imports what it needs: `air get` must not pay for `air run`
+    from airlane.api.health import Check
+    from airlane.api.planning import Planner, RunPlan
+    from airlane.api.shelves import Environments, Secrets, TrackingServer
 
 Progress = Callable[[str, str], None]
 LONGEST_TOKEN = 64
@@ -41,24 +39,31 @@ class Client:
         self.profile: Profile = load_profile(profile, self._env)
         self.home = Home(home or self.profile.home or default_home())
         self._store = RunStore(self.home)
-        self._index = RunIndex(self.home.index)
         self._disk = SystemDisk()
         self._backends: dict[str, Backend] = {}
 
     @property
     def environments(self) -> Environments:
+        from airlane.api.shelves import Environments
+
         return Environments(self.home)
 
     @property
     def secrets(self) -> Secrets:
+        from airlane.api.shelves import Secrets
+
         return Secrets(self.home)
 
     @property
     def tracking(self) -> TrackingServer:
+        from airlane.api.shelves import TrackingServer
+
         return TrackingServer(self.home, self.profile.tracking_uri or self._env.get("MLFLOW_TRACKING_URI"))
 
     def doctor(self) -> tuple[Check, ...]:
         """Checks of what runs under this profile need."""
+        from airlane.api.health import check_machine
+
         return check_machine(self.home, self.profile, self._backend(self.profile.backend), self.tracking)
 
     def plan(self, file: Path, overrides: Sequence[str] = (), *, simulate: bool = False, touch: bool = True) -> RunPlan:
@@ -111,10 +116,13 @@ class Client:
         filters: Mapping[str, str] | None = None,
     ) -> tuple[RunView, ...]:
         """The newest runs: those that wait or run and those of the last day, or all with `all_status`."""
+        from airlane.api.listing import Selection, list_runs, read_filters, recent
+        from airlane.store.index import RunIndex
+
         matches = read_filters(filters or {})
         user = None if all_users or "user" in (filters or {}) else user_name(self._env)
         selection = Selection(limit, user, None if all_status else recent(), matches)
-        return list_runs(self._store, self._index, self._settle, selection)
+        return list_runs(self._store, RunIndex(self.home.index), self._settle, selection)
 
     def cancel(self, names: Sequence[str]) -> tuple[str, ...]:
         """Ask the runs to end; returns the ids of those that had not ended yet. Harmless when repeated.
@@ -137,6 +145,8 @@ class Client:
         return self.cancel([view.record.id for view in views if not view.state.terminal])
 
     def _planner(self) -> Planner:
+        from airlane.api.planning import Planner
+
         return Planner(self.profile, self.home, self._backend(self.profile.backend), self._env)
 
     def _backend(self, name: str) -> Backend:
@@ -149,6 +159,9 @@ class Client:
         return Run(view, self._store, self._settle, created=created)
 
     def _submit(self, plan: RunPlan, progress: Progress | None) -> Run:
+        from airlane.api.planning import parameters_text
+        from airlane.store.journal import Journal
+
         if plan.refusal is not None:
             raise plan.refusal
         record = replace(plan.record, submitted_at=time.time())
@@ -166,6 +179,8 @@ class Client:
         return self._run(self._store.view(new.paths), created=True)
 
     def _supervise(self, new: NewRun, plan: RunPlan) -> None:
+        from airlane.supervise.body import supervise
+
         supervise(
             new.record,
             new.paths,
@@ -185,6 +200,8 @@ class Client:
         return json.dumps(values).encode()
 
     def _pack(self, plan: RunPlan, progress: Progress | None) -> None:
+        from airlane.snapshot.model import SnapshotPlan
+
         if not isinstance(plan.snapshot, SnapshotPlan):
             return
         archive = self.home.snapshot_archive(plan.snapshot.digest)
@@ -202,6 +219,11 @@ class Client:
     def _settle(self, view: RunView) -> RunView:
         if view.state.terminal:
             return view
+        if self._backend(view.record.backend).poll([view.paths])[view.paths.id] is not Liveness.DEAD:
+            return view
+        from airlane.supervise.body import log_evidence
+        from airlane.supervise.settle import settle
+
         attempts = view.attempts
         evidence = log_evidence(view.paths, attempts[-1].number if attempts else 0)
         settled = settle(
@@ -222,7 +244,7 @@ class Client:
         orphan = Orphan(last.mlflow_run_id, uri, view.state, view.cause, view.ended_at or time.time())
         try:
             close_orphan(self.home, orphan, self._env)
-        except (AirError, TrackingError):
+        except AirError:
             return  # tracking never stands in the way of the truth about a run
 
 
@@ -236,6 +258,8 @@ def _check_token(token: str | None) -> str | None:
 
 
 def _diff(plan: RunPlan) -> bytes | None:
+    from airlane.snapshot.model import SnapshotPlan
+
     if isinstance(plan.snapshot, SnapshotPlan):
         return plan.snapshot.diff.encode("utf-8", "surrogateescape") if plan.snapshot.diff else None
     if plan.rerun_of is not None and plan.snapshot is not None and plan.rerun_of.paths.diff.exists():

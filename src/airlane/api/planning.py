@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from airlane import environment
+from airlane.api.user import user_name
 from airlane.backends.base import Backend, Compute, NodePlace
 from airlane.environment import EnvironmentPlan
 from airlane.environment.planning import built
@@ -188,14 +187,6 @@ def parameters_text(parameters: Mapping[str, Any]) -> str:
     import yaml
 
     return yaml.safe_dump(dict(parameters), sort_keys=False, allow_unicode=True)
-
-
-def user_name(env: Mapping[str, str]) -> str:
-    """Who submits: the login name, or the number where there is none (as in containers)."""
-    try:
-        return env.get("USER") or getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def _plan_code(source: CodeSource | None, cache: Path | None) -> SnapshotPlan | None:
