@@ -30,12 +30,15 @@ class PidNamespace(Contained):
         alive, lifeline = os.pipe()
         home = os.open("/proc/self/ns/pid", os.O_RDONLY)
         try:
+            libc.setns(home, libc.CLONE_NEWPID)  # changes nothing, but tells whether we may come back
             libc.unshare(libc.CLONE_NEWPID)  # for children only: the agent itself stays
-            pid = os.fork()
-            if pid == 0:
-                os.close(lifeline)
-                _be_init(command, report, alive)
-            libc.setns(home, libc.CLONE_NEWPID)  # a thread may only be started at home
+            try:
+                pid = os.fork()
+                if pid == 0:
+                    os.close(lifeline)
+                    _be_init(command, report, alive)
+            finally:
+                libc.setns(home, libc.CLONE_NEWPID)  # threads can only be started at home
         finally:
             for descriptor in (home, report, alive):
                 os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -160,7 +161,8 @@ class AgentHost:
                 agent.process.kill()
             agent.process.wait()
             if agent.process.stdin is not None:
-                agent.process.stdin.close()
+                with contextlib.suppress(BrokenPipeError):
+                    agent.process.stdin.close()
 
 
 def _host(kind: str) -> Iterator[AgentHost]:

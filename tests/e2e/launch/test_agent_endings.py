@@ -181,7 +181,8 @@ def test_a_sweep_ends_what_a_killed_agent_left(host: AgentHost) -> None:
         assert host.left_over()
         assert sweep(host.run_id, attempt=0, exclude=_pids(host)) == 0
         assert sweep(host.run_id, attempt=0) >= 1
-    assert host.left_over() == []
+        assert host.left_over() == []
+    _wait_until_none_is_left(host)
     assert sweep(host.run_id) == 0
 
 
