@@ -39,7 +39,7 @@ class Entry:
     @property
     def settled(self) -> bool:
         """Nothing is left to do."""
-        return self._refused or (self._closed and not self._files and not self._parts)
+        return self._refused or (self._closed and not self._metrics and not self._files and not self._parts)
 
     @property
     def ended(self) -> bool:
@@ -53,15 +53,15 @@ class Entry:
         self._files.extend(outcome.artifacts)
 
     def advance(self, mlflow: Mlflow) -> None:
-        """All that is urgent: create the run, store new metrics, close it."""
+        """All that is urgent: create the run, close it, store new metrics (MLflow takes those of a closed run too)."""
         try:
             self._create(mlflow)
         except TrackingRejectedError as error:
             self._refused = True
             self.refusals.append(error.message)
             return
-        self._store_metrics(mlflow)
         self._close(mlflow)
+        self._store_metrics(mlflow)
 
     def upload_next(self, mlflow: Mlflow) -> bool:
         """Store one more part of a file; False where none is left for now."""
@@ -119,16 +119,18 @@ class Entry:
         return {"airlane.run_id": self.info.run_id, "airlane.attempt": str(self.info.attempt)}
 
     def _store_metrics(self, mlflow: Mlflow) -> None:
-        if self.tracked is None or self._closed:
+        if self.tracked is None:
             return
         for file in self._metrics:
-            while (block := file.read(final=self._outcome is not None)) is not None:
+            while (block := file.read(final=self.ended)) is not None:
                 samples = [Metric(s.key, s.value, s.timestamp_ms, s.step) for s in block.samples]
                 try:
                     mlflow.log_metrics(self.tracked.run_id, samples)
                 except TrackingRejectedError as error:
                     self._refuse(error)
                 file.advance(block)
+        if self.ended:
+            self._metrics = ()
 
     def _close(self, mlflow: Mlflow) -> None:
         if self._outcome is None or self.tracked is None or self._closed:

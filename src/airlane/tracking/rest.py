@@ -224,6 +224,8 @@ class Mlflow:
                 )
             case 408 | 425 | 429:
                 return TrackingError(what)
+            case 400 if content.get("error_code") == "BAD_REQUEST":
+                return TrackingError(what)  # trouble of the server with its database; wrong input has other codes
             case status if status >= 500:  # noqa: PLR2004 - the class of HTTP statuses that mean trouble there
                 return TrackingError(what)
         return TrackingRejectedError(what)

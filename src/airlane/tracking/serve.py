@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 IDENTITY = "/airlane"
+THREADS = 4
 STORE = "sqlite:///mlflow.db"  # relative: no character of the home's path can upset it
 Asgi = Callable[[dict[str, Any], Any, Callable[[dict[str, Any]], Awaitable[None]]], Awaitable[None]]
 
@@ -71,6 +72,7 @@ def _serve(socket_fd: int, identity: dict[str, Any]) -> None:
     os.environ[names.SERVE_ARTIFACTS_ENV_VAR] = "true"
     os.environ[names.ARTIFACTS_DESTINATION_ENV_VAR] = "./artifacts"
     os.environ[names.ARTIFACT_ROOT_ENV_VAR] = "mlflow-artifacts:/"
+    _prepare_store()
     app = importlib.import_module("mlflow.server.fastapi_app").app
     # Before the first request: two that create the tables at the same time would fail.
     stores = importlib.import_module("mlflow.server.handlers")
@@ -81,14 +83,30 @@ def _serve(socket_fd: int, identity: dict[str, Any]) -> None:
     uvicorn.Server(config).run(sockets=[socket.socket(fileno=socket_fd)])
 
 
+def _prepare_store() -> None:
+    """Let readers and a writer not block each other, and have a commit cost no sync of the disk."""
+    event = importlib.import_module("sqlalchemy.event")
+    engine = importlib.import_module("sqlalchemy.engine").Engine
+
+    def prepare(connection: Any, _record: Any) -> None:
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=60000"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    event.listen(engine, "connect", prepare)
+
+
 def _with_identity(app: Asgi, identity: dict[str, Any]) -> Asgi:
     """Say who this is, and keep out MLflow's assistant.
 
     The assistant runs programs as this user for whoever reaches the loopback address: on a shared machine, everybody.
     """
+    threads = importlib.import_module("anyio.to_thread")
 
     async def respond(scope: dict[str, Any], receive: Any, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
         path = scope.get("path", "")
+        if scope["type"] == "lifespan":
+            # SQLite writes one at a time: more threads would only wait for each other, in no order.
+            threads.current_default_thread_limiter().total_tokens = THREADS
         if scope["type"] == "http" and path == IDENTITY:
             await _answer(send, 200, json.dumps(identity).encode())
         elif scope["type"] in ("http", "websocket") and "/mlflow/assistant" in path:

@@ -26,7 +26,9 @@ from airlane.store.paths import Home
 
 HOST = "127.0.0.1"
 QUICK_S = 2.0
-HUNG_AFTER_S = 10.0
+HUNG_AFTER_S = 20.0
+STARTING_S = 180.0  # a start takes 5 s, and far longer on a machine that is busy
+LAUNCH_S = 30.0
 START_S = 60.0
 STOP_S = 4.0
 LOG_BYTES = 4 * 1024 * 1024
@@ -78,12 +80,16 @@ def ensure(home: Home, python: Callable[[], Path], *, deadline_s: float = START_
         record = _read(home)
         if record is not None and alive(home) and _answers(record, QUICK_S):
             return record.uri
+        make_private_folder(home.mlflow)
+        deadline = time.monotonic() + deadline_s
+        if alive(home):
+            with _one_at_a_time(home, deadline):
+                if (running := _settle(home, deadline)) is not None:
+                    return running.uri
         interpreter = python()
         deadline = time.monotonic() + deadline_s
-        make_private_folder(home.mlflow)
         with _one_at_a_time(home, deadline):
-            running = _settle(home, deadline)
-            return (running or _start(home, interpreter, deadline)).uri
+            return (_settle(home, deadline) or _start(home, interpreter, deadline)).uri
 
 
 def alive(home: Home) -> bool:
@@ -141,7 +147,7 @@ def _settle(home: Home, deadline: float) -> ServerRecord | None:
     record = _started(home, deadline)
     # A server that is still starting listens already, and answers when it is ready.
     age_s = max(0.0, time.time() - record.started_at)
-    patience_s = max(HUNG_AFTER_S, START_S - age_s)
+    patience_s = max(HUNG_AFTER_S, STARTING_S - age_s)
     left_s = deadline - time.monotonic()
     if _answers(record, min(patience_s, left_s)):
         return record
@@ -183,6 +189,8 @@ def _start(home: Home, python: Path, deadline: float) -> ServerRecord:
         _launch(home, record, lock, listener.fileno())
     # Our copies of the lock and the socket are closed: if the server dies now, the connection below drops at once.
     if not _answers(record, max(0.1, deadline - time.monotonic())):
+        if alive(home):
+            raise TrackingError("the MLflow server is still starting", hint=_log_hint(home))
         raise _start_failure(home)
     return record
 
@@ -203,7 +211,7 @@ def _launch(home: Home, record: ServerRecord, lock: int, listener: int) -> None:
         )
     # This process only forks the server and ends, so that the server is nobody's child.
     try:
-        process.wait(timeout=HUNG_AFTER_S)
+        process.wait(timeout=LAUNCH_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -219,6 +227,8 @@ def _environment(home: Home) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "MALLOC_ARENA_MAX": "2",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        # A request holds one connection while it asks for another: a pool of them can deadlock, and SQLite's are cheap.
+        "MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "DO_NOT_TRACK": "true",
     }

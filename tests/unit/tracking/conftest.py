@@ -131,6 +131,7 @@ class StandIn:
 
 class Requests(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     stand_in: StandIn
 
     def do_GET(self) -> None:

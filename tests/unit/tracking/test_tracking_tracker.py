@@ -169,9 +169,11 @@ def test_metrics_of_an_outage_are_neither_lost_nor_doubled(make: Make, stand_in:
     tracker.watch_metrics({3: metrics, 4: tmp_path / "n"})
     stand_in.faults.extend(["drop", "drop", "500", "503", "drop"])
     metrics.write_text("".join(f'{{"t": {i}, "m": {{"a": {i}}}}}\n' for i in range(5)))
+    until(lambda: len(stand_in.only_run()["data"]["metrics"]) >= 5)
     tracker.end_attempt(outcome())
-    until(lambda: stand_in.only_run()["info"]["status"] == "FINISHED")
+    tracker.close(10)
     assert [m["value"] for m in stand_in.only_run()["data"]["metrics"]] == [0, 1, 2, 3, 4]
+    assert stand_in.only_run()["info"]["status"] == "FINISHED"
     assert stand_in.only_run()["data"]["metrics"][0]["key"] == "system/node_3/a"
 
 
