@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import time
@@ -105,9 +106,11 @@ def _hash_file(root: bytes, file: Found) -> Content | None:
     except PermissionError:
         return None
     except OSError as error:
-        raise vanished(file.path) from error
+        raise lost(file.path, error) from error
     try:
         return _hash_descriptor(descriptor, file.size_bytes)
+    except OSError as error:
+        raise lost(file.path, error) from error
     finally:
         os.close(descriptor)
 
@@ -133,8 +136,15 @@ def read_to_end(descriptor: int, expected_bytes: int) -> Iterator[bytes]:
         wanted -= len(data)
 
 
-def vanished(path: bytes) -> SnapshotError:
-    """The error for a file that another program took away or replaced meanwhile."""
+def lost(path: bytes, error: OSError) -> SnapshotError:
+    """The error for a file that could not be read although it was there a moment ago."""
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO):
+        return changed(path)
+    return SnapshotError(f"{shown(path)} could not be read: {error.strerror}")
+
+
+def changed(path: bytes) -> SnapshotError:
+    """The error for a file that another program wrote, replaced or removed meanwhile."""
     return SnapshotError(
         f"{shown(path)} changed while the code was being frozen",
         hint="run it again; keep files that other programs write out of the code with .gitignore or include_paths",

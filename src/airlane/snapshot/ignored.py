@@ -79,7 +79,11 @@ def _empty_git_dir() -> Iterator[Path]:
     """The least that git takes for a repository."""
     import tempfile
 
-    with tempfile.TemporaryDirectory(prefix="air-git-") as name:
+    try:
+        place = tempfile.TemporaryDirectory(prefix="air-git-")
+    except OSError as error:
+        raise SnapshotError(f"no temporary folder could be made: {error.strerror}", hint="set TMPDIR") from error
+    with place as name:
         git_dir = Path(name)
         (git_dir / "objects").mkdir()
         (git_dir / "refs").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Callable
@@ -40,7 +41,8 @@ def pack(plan: SnapshotPlan, archive: Path, progress: Callable[[int, int], None]
     except OSError as error:
         raise SnapshotError(f"{archive} could not be written: {error.strerror or error}") from error
     finally:
-        scratch.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the error that counts is the one above
+            scratch.unlink(missing_ok=True)
 
 
 def _write(plan: SnapshotPlan, scratch: Path, progress: Callable[[int, int], None]) -> None:

@@ -26,7 +26,7 @@ class Pin:
 
 
 def resolve(repository: Repository, request: CodeRequest, changed: Sequence[bytes]) -> Pin:
-    """What a pinned request means now; `changed` is what differs in the working tree.
+    """What a pinned request means now; `changed` names tracked files that differ in the working tree.
 
     Raises:
         SnapshotError: there is no such commit, branch or remote; or a branch is asked for and the tree is not clean.
@@ -35,11 +35,11 @@ def resolve(repository: Repository, request: CodeRequest, changed: Sequence[byte
         commit = _commit(repository, request.commit)
         return Pin(commit, repository.tree.branch if commit == repository.tree.commit else None)
     branch = request.branch or ""
-    if changed:
+    if changed:  # untracked files are not in the way, as in `git checkout`; the plan warns that they stay behind
         raise SnapshotError(
             f"git.branch {branch!r} needs a clean working tree; "
             f"{counted(len(changed), 'file')} changed: {listed(changed, 5)}",
-            hint="commit them or `git stash -u` them; git.commit takes a commit as it is, whatever has changed since",
+            hint="commit them or `git stash` them; git.commit takes a commit as it is, whatever has changed since",
         )
     if request.remote:
         return Pin(_remote_head(repository, branch, "origin" if request.remote is True else request.remote), branch)

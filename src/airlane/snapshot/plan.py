@@ -76,7 +76,8 @@ def _plan_commit(root: Path, request: CodeRequest, include: tuple[bytes, ...]) -
     if repository is None:
         raise SnapshotError(f"{root} is not in a git repository, so code_source.git cannot pin its code")
     changed = _changed(repository, include, ())
-    pin = resolve(repository, request, changed)
+    tracked = {*repository.tree.changed}
+    pin = resolve(repository, request, [path for path in changed if path in tracked])
     subtree = Subtree(repository.top, pin.commit, repository.prefix)
     files = read_commit_files(subtree, include)
     state = GitState(pin.commit, pin.branch, remote_url(repository), bool(changed), len(changed))

@@ -151,10 +151,10 @@ class TarReader:
         """A pax header's records, each "length key=value" and a newline; a value may hold newlines."""
         found: dict[bytes, bytes] = {}
         while records:
-            length, separator, _ = records.partition(b" ")
-            end = int(length) if length.isdigit() and separator else 0
-            key, equals, value = records[len(length) + 1 : end - 1].partition(b"=")
-            if not equals:
+            length, _, _ = records.partition(b" ")
+            end = int(length) if length.isdigit() else 0
+            key, equals, value = records[len(length) + 1 : max(end - 1, 0)].partition(b"=")
+            if not equals or end > len(records):
                 raise self._damaged("has a pax header that makes no sense")
             found[key] = value
             records = records[end:]

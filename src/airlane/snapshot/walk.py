@@ -12,7 +12,6 @@ from airlane.snapshot.include import lineage, missing, parents
 from airlane.snapshot.left_out import GIT, KEY_HEAD_BYTES, VENV_MARK, left_out_by_name, may_hold_secrets
 from airlane.snapshot.model import Kind
 
-UNREADABLE = "cannot be read"
 _IGNORE_FILE = b".gitignore"
 _SPECIAL = {
     stat.S_IFIFO: "a named pipe",
@@ -62,7 +61,7 @@ class Walk:
 
     def everything(self) -> None:
         """Walk the whole root."""
-        self._below([b""], Rules())
+        self._start(b"")
 
     def only(self, include: Sequence[bytes]) -> None:
         """Walk the paths named, and note the folders above them.
@@ -91,15 +90,13 @@ class Walk:
 
     def _start(self, path: bytes) -> None:
         line = lineage(path)
-        named_folder = Rules(
+        rules = Rules(
             ignore_files=not any(step in self.ignored for step in line),
             defaults=not any(self._left_out(step) for step in line),
         )
         info = os.lstat(self._absolute(path))
         if stat.S_ISDIR(info.st_mode):
-            if path:
-                self.found[path] = _found(path, Kind.FOLDER, info)
-            self._below([path], named_folder)
+            self._below([_found(path, Kind.FOLDER, info)], rules)
         else:
             self._add_leaf(path, info, self.refused)
 
@@ -107,30 +104,33 @@ class Walk:
         name = path.rpartition(b"/")[2]
         return left_out_by_name(name) or os.path.lexists(self._absolute(path) + b"/" + VENV_MARK)
 
-    def _below(self, folders: list[bytes], rules: Rules) -> None:
+    def _below(self, folders: list[Found], rules: Rules) -> None:
         while folders:
             folder = folders.pop()
             try:
-                with os.scandir(self._absolute(folder)) as scan:
+                with os.scandir(self._absolute(folder.path)) as scan:
                     children = list(scan)
-            except PermissionError:
-                self.refused[folder] = UNREADABLE
-                continue
             except (FileNotFoundError, NotADirectoryError):
-                self.found.pop(folder, None)  # removed since its parent was read
+                continue  # removed since its parent was read
+            except OSError as error:
+                self.refused[folder.path] = unreadable(error)
                 continue
             names = {child.name for child in children}
-            if folder and rules.defaults and VENV_MARK in names:
-                self.found.pop(folder, None)
+            if folder.path and rules.defaults and VENV_MARK in names:
                 continue
-            self.saw_ignore_files = self.saw_ignore_files or _IGNORE_FILE in names
-            if folder and GIT in names:
-                self._learn_nested(folder)
-            prefix = folder + b"/" if folder else b""
+            self._enter(folder, names)
+            prefix = folder.path + b"/" if folder.path else b""
             for child in children:
                 self._visit(prefix + child.name, child, rules, folders)
 
-    def _visit(self, path: bytes, child: os.DirEntry[bytes], rules: Rules, folders: list[bytes]) -> None:
+    def _enter(self, folder: Found, names: set[bytes]) -> None:
+        if folder.path:
+            self.found[folder.path] = folder
+            if GIT in names:
+                self._learn_nested(folder.path)
+        self.saw_ignore_files = self.saw_ignore_files or _IGNORE_FILE in names
+
+    def _visit(self, path: bytes, child: os.DirEntry[bytes], rules: Rules, folders: list[Found]) -> None:
         name = child.name
         if name == GIT or (rules.ignore_files and path in self.ignored):
             return
@@ -138,18 +138,16 @@ class Walk:
             return
         try:
             info = child.stat(follow_symlinks=False)
+            if stat.S_ISDIR(info.st_mode):
+                folders.append(_found(path, Kind.FOLDER, info))
+            elif rules.defaults and may_hold_secrets(name, lambda: self._head(path)):
+                self.withheld.append(path)
+            else:
+                self._add_leaf(path, info, self.special if rules.ignore_files else self.refused)
         except FileNotFoundError:
-            return
-        except PermissionError:
-            self.refused[path] = UNREADABLE
-            return
-        if stat.S_ISDIR(info.st_mode):
-            self.found[path] = _found(path, Kind.FOLDER, info)
-            folders.append(path)
-        elif rules.defaults and may_hold_secrets(name, lambda: self._head(path)):
-            self.withheld.append(path)
-        else:
-            self._add_leaf(path, info, self.special if rules.ignore_files else self.refused)
+            return  # removed since its folder was read
+        except OSError as error:
+            self.refused[path] = unreadable(error)
 
     def _add_leaf(self, path: bytes, info: os.stat_result, special: dict[bytes, str]) -> None:
         if stat.S_ISREG(info.st_mode):
@@ -181,6 +179,11 @@ class Walk:
 
     def _absolute(self, path: bytes) -> bytes:
         return self.root + b"/" + path if path else self.root
+
+
+def unreadable(error: OSError) -> str:
+    """Why a path is refused that could not be looked at."""
+    return f"cannot be read: {error.strerror}"
 
 
 def _found(path: bytes, kind: Kind, info: os.stat_result) -> Found:

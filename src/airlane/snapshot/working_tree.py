@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from airlane.snapshot.hashing import hash_files, read_to_end, vanished
+from airlane.snapshot.hashing import changed, hash_files, lost, read_to_end
 from airlane.snapshot.ignored import IgnoreRules
 from airlane.snapshot.model import Entry, Kind
 from airlane.snapshot.refusal import refusal, refused_links
 from airlane.snapshot.stat_cache import StatCache
-from airlane.snapshot.walk import UNREADABLE, Found, Walk
+from airlane.snapshot.walk import Found, Walk
+
+_NO_PERMISSION = f"cannot be read: {os.strerror(errno.EACCES)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +45,22 @@ class FolderSource:
                 self.root + b"/" + entry.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             )
         except OSError as error:
-            raise vanished(entry.path) from error
+            raise lost(entry.path, error) from error
         try:
             left_bytes = entry.size_bytes
             digest = hashlib.sha256()
             for data in read_to_end(descriptor, entry.size_bytes):
                 left_bytes -= len(data)
                 if left_bytes < 0:
-                    raise vanished(entry.path)
+                    raise changed(entry.path)
                 digest.update(data)
                 yield data
+        except OSError as error:
+            raise lost(entry.path, error) from error
         finally:
             os.close(descriptor)
         if left_bytes or digest.hexdigest() != entry.sha256:
-            raise vanished(entry.path)
+            raise changed(entry.path)
 
 
 def read_working_files(
@@ -77,7 +82,7 @@ def read_working_files(
     known = cache.load() if cache else {}
     hashed = hash_files(walk.root, files, known)
     if hashed.unreadable:
-        raise refusal(dict.fromkeys(hashed.unreadable, UNREADABLE))
+        raise refusal(dict.fromkeys(hashed.unreadable, _NO_PERMISSION))
     if cache and hashed.memories != known:
         cache.save(hashed.memories)
     entries = hashed.entries + [Entry(found.path, found.kind, found.mode, target=found.target) for found in others]
@@ -104,4 +109,4 @@ def _walk(root: Path, include: Sequence[bytes], ignore_rules: IgnoreRules | None
 
 def _unreadable(root: bytes, files: Iterable[Found]) -> dict[bytes, str]:
     """So that a refusal names everything there is to mend, not the first kind of it."""
-    return {file.path: UNREADABLE for file in files if not os.access(root + b"/" + file.path, os.R_OK)}
+    return {file.path: _NO_PERMISSION for file in files if not os.access(root + b"/" + file.path, os.R_OK)}

@@ -86,6 +86,14 @@ def test_environment_comes_back_whole_when_it_is_named(chosen: Callable[..., Sna
     }
 
 
+@pytest.mark.parametrize("include", [("myenv", "."), (".", "myenv")])
+def test_environment_that_is_named_survives_the_walk_of_everything(
+    repository: Path, write: Write, include: tuple[str, ...]
+) -> None:
+    write(repository, {"myenv/pyvenv.cfg": "", "myenv/lib/x.py": ""})
+    assert {"myenv", "myenv/lib", "myenv/lib/x.py"} <= names(plan(CodeRequest(repository, include)))
+
+
 def test_part_of_an_environment_comes_back_when_it_is_named(chosen: Callable[..., SnapshotPlan]) -> None:
     assert "node_modules/a/node_modules/b/index.js" in names(chosen("node_modules/a"))
 
