@@ -11,7 +11,7 @@ from airlane.cli.parser import Parser
 from airlane.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from airlane.api import Client  # type: ignore[import-not-found,unused-ignore]
+    from airlane.api import Client
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from airlane.cli.screen import Look
 from airlane.cli.words import clip, count, pad, size, width
 
 if TYPE_CHECKING:
-    from airlane.api import RunPlan  # type: ignore[import-not-found,unused-ignore]
+    from airlane.api import RunPlan
 
 _LABEL = 11
 _NAME = 8
@@ -37,7 +37,7 @@ def check_marks(plan: RunPlan, look: Look) -> list[str]:
 def dry_run_page(plan: RunPlan, look: Look) -> str:
     """The whole plan, for people."""
     lines = check_marks(plan, look)
-    lines += [f"{look.ok} {pad('where', _LABEL)} {line}" for line in plan.backend_lines[:1]]
+    lines += _where(plan, look)
     lines += _section("each node", _wrapped(joined_variables(plan.variables), look.columns or 80))
     lines += _section("command", plan.command.rstrip("\n").split("\n"))
     for line in plan.backend_lines[1:]:
@@ -76,6 +76,7 @@ def plan_facts(plan: RunPlan) -> dict[str, Any]:
         "variables": [dict(variables) for variables in plan.variables],
         "command": plan.command,
         "where": list(plan.backend_lines),
+        "fits": plan.refusal is None,
         "warnings": list(plan.warnings),
     }
 
@@ -98,6 +99,13 @@ def _joined(values: list[str]) -> str:
         if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
             return f"{numbers[0]}..{numbers[-1]}"
     return "|".join(different)
+
+
+def _where(plan: RunPlan, look: Look) -> list[str]:
+    if plan.refusal is None:
+        return [f"{look.ok} {pad('where', _LABEL)} {line}" for line in plan.backend_lines[:1]]
+    hint = [f"  {pad('', _LABEL)} {line}" for line in (plan.refusal.hint or "").splitlines()]
+    return [f"{look.bad} {pad('where', _LABEL)} {plan.refusal.message}", *hint]
 
 
 def _environment_state(plan: RunPlan) -> str:

@@ -130,7 +130,7 @@ def _times(view: RunView, now: float) -> str:
 def _where(view: RunView) -> str:
     record = view.record
     hosts = tuple(dict.fromkeys(view.attempts[-1].hosts)) if view.attempts else ()
-    first = f"profile {record.profile}" if record.profile else record.backend
+    first = record.backend if record.profile in (None, record.backend) else f"profile {record.profile}"
     return " · ".join(part for part in (first, ", ".join(hosts)) if part)
 
 

@@ -14,7 +14,7 @@ from airlane.errors import EXIT_FAILED, EXIT_OK
 from airlane.store.states import State
 
 if TYPE_CHECKING:
-    from airlane.api import Run  # type: ignore[import-not-found,unused-ignore]
+    from airlane.api import Run
 
 
 def submitted(submit: Callable[[Callable[[str, str], None]], Run], context: Context, *, watch: bool) -> Run:

@@ -16,7 +16,7 @@ from airlane.store.runs import RunView
 from airlane.store.states import Phase
 
 if TYPE_CHECKING:
-    from airlane.api import Update  # type: ignore[import-not-found,unused-ignore]
+    from airlane.api import Update
 
 
 class Watch(Protocol):

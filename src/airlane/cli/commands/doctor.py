@@ -15,7 +15,7 @@ from airlane.cli.words import count, pad, width
 from airlane.errors import EXIT_FAILED, EXIT_OK
 
 if TYPE_CHECKING:
-    from airlane.api import Check  # type: ignore[import-not-found,unused-ignore]
+    from airlane.api import Check
 
 
 def configure(_parser: Parser) -> None:

@@ -18,7 +18,7 @@ from airlane.cli.words import ago, clip, count, duration, iso, local_time, pad, 
 from airlane.errors import EXIT_OK
 
 if TYPE_CHECKING:
-    from airlane.api import EnvironmentInfo  # type: ignore[import-not-found,unused-ignore]
+    from airlane.api import EnvironmentInfo
 
 _HEADINGS = ("KEY", "BASE", "PYTHON", "SIZE", "USED", "DEPENDENCIES")
 _KEY = 8

@@ -16,7 +16,7 @@ from airlane.errors import EXIT_OK
 def configure(parser: Parser) -> None:
     parser.add_argument("--limit", type=whole_number(1), default=20, metavar="N", help="at most so many (20)")
     parser.add_argument("-q", "--quiet", action="store_true", help="ids alone, one a line")
-    parser.add_argument("--all-status", action="store_true", help="also runs that have ended")
+    parser.add_argument("--all-status", action="store_true", help="also runs that ended more than a day ago")
     parser.add_argument("--all-users", action="store_true", help="also other people's runs")
     parser.add_argument(
         "--filter",
@@ -50,7 +50,7 @@ def _nothing(values: Namespace) -> str:
         return "No run matches."
     if values.all_status:
         return "There are no runs yet.\n  air run -f train.yaml"
-    return "No run is waiting or running.\n  air list --all-status"
+    return "No run waits, runs, or ended in the last day.\n  air list --all-status"
 
 
 COMMANDS = (
@@ -58,7 +58,7 @@ COMMANDS = (
         "list",
         "[runs] [options]",
         (
-            ("air list --all-status", "the latest runs, ended ones too"),
+            ("air list --all-status", "the latest runs, old ones too"),
             ("air list --filter experiment='sft-*' num_accelerators=8", "some of them"),
             ("air cancel $(air list -q)", "ids for other commands"),
         ),

@@ -19,7 +19,7 @@ from airlane.store.runs import RunView
 from airlane.store.states import State
 
 if TYPE_CHECKING:
-    from airlane.api import Run  # type: ignore[import-not-found,unused-ignore]
+    from airlane.api import Run
 
 DEFAULT_TAIL = 10_000
 

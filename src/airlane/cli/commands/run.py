@@ -35,13 +35,15 @@ def configure(parser: Parser) -> None:
 def execute(values: Namespace, context: Context) -> int:
     file, overrides = _file_and_overrides(values)
     client = context.client()
-    plan = client.plan(file, overrides, simulate=values.simulate)
+    plan = client.plan(file, overrides, simulate=values.simulate, touch=not values.dry_run)
     screen = context.screen
     if values.dry_run:
         if context.json:
             screen.show(data_line(plan_facts(plan), time.time()))
         screen.say(dry_run_page(plan, screen.err_look))
         return EXIT_OK
+    if plan.refusal is not None:
+        raise plan.refusal
     for line in check_marks(plan, screen.err_look):
         screen.say(line)
     run = submitted(

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import airlane
+
+AIR = [sys.executable, "-m", "airlane"]
+HEAVY = {"mlflow", "ray", "torch", "textual", "requests", "httpx", "pydantic", "asyncio", "rich", "docker", "difflib"}
+COMMAND_MODULES = ("run", "get", "list", "logs", "cancel", "rerun")
+
+
+def air(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **(env or {})}
+    return subprocess.run([*AIR, *words], capture_output=True, text=True, check=False, env=environment, timeout=60)
+
+
+def imported(code: str) -> set[str]:
+    """The top-level modules that a piece of Python imports, in a process whose output is piped."""
+    listing = f"{code}\nimport sys; sys.stderr.write(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True, timeout=60)
+    return {name.split(".")[0] for name in done.stderr.split()}
+
+
+def test_python_m_airlane_is_air() -> None:
+    assert air("--version").stdout == f"airlane {airlane.__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["--version"], ["-h"], ["run", "-h"], ["rnu"]])
+def test_help_and_version_import_nothing_heavy(words: list[str]) -> None:
+    found = imported(f"from airlane.cli.main import main; main({words!r})")
+    assert found & (HEAVY - {"difflib"}) == set()
+
+
+def test_the_version_imports_next_to_nothing() -> None:
+    found = imported("from airlane.cli.main import main; main(['--version'])")
+    assert found & {"argparse", "json", "yaml", "dataclasses", "re", "subprocess"} == set()
+
+
+def test_the_commands_of_runs_import_nothing_heavy() -> None:
+    modules = "\n".join(f"import airlane.cli.commands.{name}" for name in COMMAND_MODULES)
+    assert imported(f"{modules}\nimport airlane.api\nimport airlane.spec.load") & HEAVY == set()
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    process = subprocess.Popen([*AIR, "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=60) == 141
+    process.stderr.close()
+
+
+def test_marks_are_ascii_in_an_ascii_locale(tmp_path: Path) -> None:
+    env = {"AIR_HOME": str(tmp_path), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = air("run", "no such é file.yaml", env=env)
+    assert done.returncode == 2
+    assert done.stderr.isascii()
+
+
+def test_a_command_in_json_writes_one_line_of_json(tmp_path: Path) -> None:
+    done = air("--json", "list", env={"AIR_HOME": str(tmp_path / "it's\nnew é")})
+    assert json.loads(done.stdout)["data"] == {"runs": []}
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("air re", "rerun"),
+        ("air secrets de", "delete"),
+        ("air run --idem", "--idempotency-key"),
+        ("air completion z", "zsh"),
+    ],
+)
+def test_bash_completes_commands_and_options(tmp_path: Path, typed: str, expected: str) -> None:
+    script = tmp_path / "air.bash"
+    script.write_text(air("completion", "bash").stdout)
+    words = typed.split(" ")
+    lines = [
+        f"source '{script}'",
+        f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; COMP_LINE='{typed}'; COMP_POINT=${{#COMP_LINE}}",
+        '_shtab_air air; printf "%s\\n" "${COMPREPLY[@]}"',
+    ]
+    done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, check=False, timeout=60)
+    assert expected in done.stdout.split(), done.stderr
