@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airlane.cli.run_words import compute_words, git_words, short_digest
+from airlane.cli.run_words import compute_words, git_words, place_words, short_digest
 from airlane.cli.screen import Look
 from airlane.cli.words import clip, count, pad, size, width
 
@@ -103,9 +103,9 @@ def _joined(values: list[str]) -> str:
 
 def _where(plan: RunPlan, look: Look) -> list[str]:
     if plan.refusal is None:
-        return [f"{look.ok} {pad('where', _LABEL)} {line}" for line in plan.backend_lines[:1]]
-    hint = [f"  {pad('', _LABEL)} {line}" for line in (plan.refusal.hint or "").splitlines()]
-    return [f"{look.bad} {pad('where', _LABEL)} {plan.refusal.message}", *hint]
+        return [_mark(look, "where", place_words(plan.record), line) for line in plan.backend_lines[:1]]
+    hint = [" " * (_LABEL + _NAME + 5) + line for line in (plan.refusal.hint or "").splitlines()]
+    return [_mark(look, "where", place_words(plan.record), plan.refusal.message, mark=look.bad), *hint]
 
 
 def _environment_state(plan: RunPlan) -> str:
@@ -116,10 +116,10 @@ def _environment_state(plan: RunPlan) -> str:
     return f"{state}  (key {environment.key[:_NAME]})"
 
 
-def _mark(look: Look, label: str, name: str, text: str) -> str:
+def _mark(look: Look, label: str, name: str, text: str, *, mark: str | None = None) -> str:
     """Columns like those of the other marks; a long label pushes its text to the right."""
     head = pad(label, _LABEL + 1 + _NAME) if not name else f"{pad(label, _LABEL)} {pad(name, _NAME)}"
-    return f"{look.ok} {head}  {text}"
+    return f"{mark or look.ok} {head}  {text}"
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from airlane.cli.command import Context
 from airlane.cli.envelope import event_line
 from airlane.cli.live import LiveLine
-from airlane.cli.watching import JsonWatch, TextWatch
 from airlane.errors import EXIT_FAILED, EXIT_OK
 from airlane.store.states import State
 
@@ -31,6 +30,9 @@ def submitted(submit: Callable[[Callable[[str, str], None]], Run], context: Cont
 
 def watched(run: Run, context: Context) -> int:
     """Follow a run to its end; the exit code is its outcome. Ctrl-C stops watching, not the run."""
+    # While the run starts: nothing before its submission needs this.
+    from airlane.cli.watching import JsonWatch, TextWatch
+
     watch = JsonWatch(run.id, context.screen) if context.json else TextWatch(run.id, context.screen)
     try:
         for update in run.watch():

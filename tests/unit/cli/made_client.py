@@ -14,7 +14,7 @@ from airlane.store.records import GitState
 from airlane.store.runs import RunView
 from airlane.store.states import Phase, State
 
-from .made_runs import NOW, succeeded
+from .made_runs import NOW, RECORD, succeeded
 
 WORKLOAD = """\
 experiment_name: ray-train-distributed
@@ -65,6 +65,7 @@ def made_plan() -> Any:
         ),
         command=loaded.workload.command,
         backend_lines=("16 × H100 on this machine",),
+        record=RECORD,
         refusal=None,
         warnings=("permissions are kept in the run's record and mean nothing here",),
     )

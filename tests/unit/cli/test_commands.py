@@ -105,7 +105,10 @@ def test_a_run_that_can_never_fit_is_refused_and_its_dry_run_says_so(
     assert (output.code, output.err) == (1, "This machine has no GPU (asked for: 16 × H100).\n  add --simulate\n")
     output = air("run", "t.yaml", "--dry-run", "--json")
     assert output.code == 0
-    assert "✗ where       This machine has no GPU (asked for: 16 × H100).\n              add --simulate\n" in output.err
+    assert (
+        "✗ where       hpc       This machine has no GPU (asked for: 16 × H100).\n"
+        "                        add --simulate\n"
+    ) in output.err
     assert output.data()["fits"] is False
 
 
