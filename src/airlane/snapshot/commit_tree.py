@@ -95,10 +95,9 @@ def read_commit_files(subtree: Subtree, include: Sequence[bytes]) -> CommitFiles
     everything: dict[bytes, Entry] = {}
     secrets: set[bytes] = set()
     for member, chunks in subtree.members():
-        entry, head = _entry(member, chunks)
+        entry, secret = _entry(member, chunks)
         everything[entry.path] = entry
-        name = entry.path.rpartition(b"/")[2]
-        if entry.kind is not Kind.FOLDER and may_hold_secrets(name, lambda head=head: head):  # type: ignore[misc]
+        if secret:
             secrets.add(entry.path)
     absent = [path for path in include if path and path not in everything]
     if absent:
@@ -119,17 +118,20 @@ def _object_name(subtree: Subtree) -> bytes:
     return subtree.commit.encode() + b":" + subtree.prefix.rstrip(b"/")
 
 
-def _entry(member: Member, chunks: Iterator[bytes]) -> tuple[Entry, bytes]:
-    """The entry, and the first bytes of its content."""
-    if member.kind is not Kind.FILE:
-        mode = 0o777 if member.kind is Kind.LINK else member.mode
-        return Entry(member.path, member.kind, mode, target=member.target), b""
+def _entry(member: Member, chunks: Iterator[bytes]) -> tuple[Entry, bool]:
+    """The entry, and whether it may hold secrets."""
+    name = member.path.rpartition(b"/")[2]
+    if member.kind is Kind.FOLDER:
+        return Entry(member.path, Kind.FOLDER, member.mode), False
+    if member.kind is Kind.LINK:
+        return Entry(member.path, Kind.LINK, 0o777, target=member.target), may_hold_secrets(name, lambda: b"")
     digest = hashlib.sha256()
     head = b""
     for chunk in chunks:
         head = head or chunk[:KEY_HEAD_BYTES]
         digest.update(chunk)
-    return Entry(member.path, Kind.FILE, member.mode, member.size_bytes, digest.hexdigest()), head
+    entry = Entry(member.path, Kind.FILE, member.mode, member.size_bytes, digest.hexdigest())
+    return entry, may_hold_secrets(name, lambda: head)
 
 
 def _choose(everything: Mapping[bytes, Entry], include: Sequence[bytes], secrets: set[bytes]) -> dict[bytes, Entry]:

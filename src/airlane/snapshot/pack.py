@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -32,7 +31,7 @@ def pack(plan: SnapshotPlan, archive: Path, progress: Callable[[int, int], None]
     """
     if archive.exists():
         return
-    scratch = archive.with_name(f".{archive.name}.{secrets.token_hex(6)}")
+    scratch = archive.with_name(f".{archive.name}.{os.urandom(6).hex()}")
     try:
         archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write(plan, scratch, progress or (lambda _done, _total: None))
