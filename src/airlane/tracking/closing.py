@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from airlane.errors import TrackingRejectedError
 from airlane.store.records import Cause
 from airlane.store.states import State
 from airlane.tracking.artifacts import Part, destination
-from airlane.tracking.fields import STATUSES, fit_param, outcome_tags
+from airlane.tracking.fields import STATUSES, flatten_parameters, outcome_tags
 from airlane.tracking.rest import Mlflow
 
 _DESCRIPTION = "mlflow.note.content"
@@ -25,13 +26,13 @@ def close_run(mlflow: Mlflow, run_id: str, *, state: State, cause: Cause, ended_
     mlflow.log_tags(run_id, tags)
 
 
-def log_params(mlflow: Mlflow, run_id: str, params: Mapping[str, str]) -> None:
-    """Log the parameters that the user's own code did not: MLflow refuses a second value."""
+def log_params(mlflow: Mlflow, run_id: str, params: Mapping[str, Any]) -> None:
+    """Log the workload's parameters that the user's own code did not: MLflow refuses a second value."""
     if not params:
         return
     logged = mlflow.get_run(run_id).params
-    fitted = dict(map(fit_param, params.items()))
-    mlflow.log_params(run_id, {key: value for key, value in fitted.items() if key not in logged})
+    flat = flatten_parameters(params)
+    mlflow.log_params(run_id, {key: value for key, value in flat.items() if key not in logged})
 
 
 def upload(mlflow: Mlflow, artifact_uri: str, part: Part) -> None:

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from airlane.errors import StoreError, TrackingError, TrackingRejectedError
 from airlane.store import codec
@@ -24,18 +25,26 @@ from airlane.tracking.rest import Mlflow
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """An MLflow run that its supervisor cannot close any more. `uri` is None for the embedded server's.
+    """An attempt whose supervisor cannot close its MLflow run any more. `uri` is None for the embedded server's.
 
-    `artifacts` maps files to folders within the MLflow run; missing files are passed over.
+    Where the supervisor left no `mlflow_run_id`, the run, if there is one, is found by `experiment_name`, `run_id` and
+    `attempt`. `artifacts` maps files to folders within the MLflow run; missing files are passed over.
     """
 
-    mlflow_run_id: str
+    mlflow_run_id: str | None
     uri: str | None
     state: State
     cause: Cause
     ended_at: float
-    params: dict[str, str] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)
     artifacts: dict[str, str] = field(default_factory=dict)
+    experiment_name: str | None = None
+    run_id: str | None = None
+    attempt: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.mlflow_run_id or f"{self.run_id}.{self.attempt}"
 
 
 def close_orphan(home: Home, orphan: Orphan, env: Mapping[str, str], *, timeout_s: float = 3.0) -> bool:
@@ -45,12 +54,12 @@ def close_orphan(home: Home, orphan: Orphan, env: Mapping[str, str], *, timeout_
         TrackingError: what is owed could not even be written down.
     """
     folder = _folder(home)
-    note = folder / f"{orphan.mlflow_run_id}.json"
+    note = folder / f"{orphan.name}.json"
     try:
         make_private_folder(folder)
         SystemDisk().replace(note, codec.encode(orphan))
     except OSError as error:
-        raise TrackingError(f"cannot note that MLflow run {orphan.mlflow_run_id} must be closed: {error}") from error
+        raise TrackingError(f"cannot note that the MLflow run of {orphan.name} must be closed: {error}") from error
     uri = orphan.uri
     if uri is None:
         running = server.status(home)
@@ -88,7 +97,9 @@ def settle(home: Home, mlflow: Mlflow, uri: str | None) -> int:
 
 
 def _close(mlflow: Mlflow, orphan: Orphan) -> None:
-    run_id = orphan.mlflow_run_id
+    run_id = orphan.mlflow_run_id or _find(mlflow, orphan)
+    if run_id is None:
+        return
     close_run(mlflow, run_id, state=orphan.state, cause=orphan.cause, ended_at=orphan.ended_at)
     log_params(mlflow, run_id, orphan.params)
     artifact_uri = mlflow.get_run(run_id).artifact_uri
@@ -96,6 +107,14 @@ def _close(mlflow: Mlflow, orphan: Orphan) -> None:
         for part in parts(Path(file), folder):
             with contextlib.suppress(OSError):  # the run folder was removed meanwhile
                 upload(mlflow, artifact_uri, part)
+
+
+def _find(mlflow: Mlflow, orphan: Orphan) -> str | None:
+    experiment = mlflow.find_experiment(orphan.experiment_name) if orphan.experiment_name else None
+    if experiment is None:
+        return None
+    run = mlflow.find_run(experiment.id, {"airlane.run_id": f"{orphan.run_id}", "airlane.attempt": f"{orphan.attempt}"})
+    return run.id if run is not None else None
 
 
 def _read(note: Path) -> Orphan | None:

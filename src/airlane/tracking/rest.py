@@ -83,12 +83,20 @@ class Mlflow:
 
     def experiment(self, name: str, artifact_location: str | None = None) -> Experiment:
         """The experiment of this name: created if there is none, restored if it was deleted."""
-        found = self._find_experiment(name)
+        found = self.find_experiment(name)
         if found is None:
             found = self._create_experiment(name, artifact_location)
         if not found.active:
             self._post("/experiments/restore", {"experiment_id": found.id})
         return found
+
+    def find_experiment(self, name: str) -> Experiment | None:
+        """The experiment of this name, which may be deleted."""
+        request = self._get_request("/experiments/get-by-name", {"experiment_name": name})
+        answer = self._connection.exchange(request)
+        if _error_code(answer) == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        return _experiment(self._body(request, answer)["experiment"])
 
     def create_run(self, experiment_id: str, name: str, *, start_time_ms: int, tags: Mapping[str, str]) -> Run:
         """A new run, RUNNING. Not repeated when the connection drops: it may exist already, see `find_run`."""
@@ -161,13 +169,6 @@ class Mlflow:
         )
         self._checked(request)
 
-    def _find_experiment(self, name: str) -> Experiment | None:
-        request = self._get_request("/experiments/get-by-name", {"experiment_name": name})
-        answer = self._connection.exchange(request)
-        if _error_code(answer) == "RESOURCE_DOES_NOT_EXIST":
-            return None
-        return _experiment(self._body(request, answer)["experiment"])
-
     def _create_experiment(self, name: str, artifact_location: str | None) -> Experiment:
         body = {"name": name} | ({"artifact_location": artifact_location} if artifact_location else {})
         request = self._post_request("/experiments/create", body)
@@ -175,7 +176,7 @@ class Mlflow:
         # Another run may have created it at the same moment.
         if _error_code(answer) != "RESOURCE_ALREADY_EXISTS":
             self._body(request, answer)
-        found = self._find_experiment(name)
+        found = self.find_experiment(name)
         if found is None:
             raise TrackingError(f"tracking server {self.address.base}: experiment {name} was created, then not found")
         return found

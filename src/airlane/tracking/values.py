@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from airlane.store.records import Cause
 from airlane.store.states import State
@@ -14,8 +15,9 @@ from airlane.store.states import State
 class AttemptInfo:
     """An attempt that starts. Times are seconds since the epoch.
 
-    `params` are logged when the attempt ends, and only those that the user's own code did not log: MLflow refuses a
-    second value for a parameter, and that refusal would otherwise stop the user's code. `artifacts` are (file, folder
+    `params` are the workload's parameters, nested or not. They are logged when the attempt ends, and only those that
+    the user's own code did not log: MLflow refuses a second value for a parameter, and if ours came first, that
+    refusal would stop the user's code. `artifacts` are (file, folder
     within the MLflow run) and go up at once.
     """
 
@@ -26,7 +28,7 @@ class AttemptInfo:
     started_at: float
     artifact_location: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
-    params: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
     artifacts: tuple[tuple[Path, str], ...] = ()
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -148,6 +149,11 @@ def test_the_run_of_a_killed_supervisor_is_closed_even_when_the_server_was_away(
     cause = Cause(CauseKind.SUPERVISOR_LOST, "its supervisor was killed")
     now, later = (orphans.Orphan(run.id, None, State.FAILED, cause, time.time()) for run in runs)
     assert orphans.close_orphan(home, now, os.environ)
+    with closing(Mlflow(uri, {})) as mlflow:
+        tags = {"airlane.run_id": "7k2m9q4d", "airlane.attempt": "1"}
+        runs.append(mlflow.create_run(experiment.id, "n", start_time_ms=1, tags=tags))
+    unnamed = replace(now, mlflow_run_id=None, experiment_name="e", run_id="7k2m9q4d", attempt=1)
+    assert orphans.close_orphan(home, unnamed, os.environ)
     server.stop(home)
     assert not orphans.close_orphan(home, later, os.environ)
     tracker = tracker_for(home, python)
@@ -155,7 +161,7 @@ def test_the_run_of_a_killed_supervisor_is_closed_even_when_the_server_was_away(
     tracker.end_attempt(AttemptOutcome(State.SUCCESS, Cause(CauseKind.COMPLETED, "done"), time.time()))
     tracker.close(60)
     with closing(Mlflow(uri, {})) as mlflow:
-        assert [mlflow.get_run(run.id).status for run in runs] == ["FAILED", "FAILED"]
+        assert [mlflow.get_run(run.id).status for run in runs] == ["FAILED"] * 3
 
 
 def test_a_deleted_experiment_is_restored(home: Home, python: Python) -> None:

@@ -31,7 +31,7 @@ def orphan(stand_in: StandIn, tmp_path: Path) -> Orphan:
     log = tmp_path / "0.log"
     log.write_text("last words\n")
     cause = Cause(CauseKind.SUPERVISOR_LOST, "its supervisor was killed")
-    return Orphan(run.id, stand_in.uri, State.FAILED, cause, 5.0, {"lr": "1"}, {str(log): "logs/node_0"})
+    return Orphan(run.id, stand_in.uri, State.FAILED, cause, 5.0, {"lr": 1}, {str(log): "logs/node_0"})
 
 
 def owed(home: Home) -> list[str]:
@@ -58,6 +58,20 @@ def test_a_run_whose_server_is_away_is_owed_and_closed_later(home: Home, stand_i
         assert settle(home, mlflow, stand_in.uri) == 1
         assert settle(home, mlflow, stand_in.uri) == 0
     assert stand_in.only_run()["info"]["status"] == "FAILED"
+
+
+def test_a_run_whose_id_the_supervisor_did_not_write_down_is_found_by_its_tags(home: Home, stand_in: StandIn) -> None:
+    with closing(Mlflow(stand_in.uri, ENV)) as mlflow:
+        experiment = mlflow.experiment("e")
+        for attempt in "01":
+            tags = {"airlane.run_id": "7k2m9q4d", "airlane.attempt": attempt}
+            mlflow.create_run(experiment.id, "n", start_time_ms=0, tags=tags)
+    cause = Cause(CauseKind.SUPERVISOR_LOST, "its supervisor was killed")
+    for name, run_id in (("e", "7k2m9q4d"), ("e", "never tracked"), ("no such", "7k2m9q4d")):
+        orphan = Orphan(None, stand_in.uri, State.FAILED, cause, 5.0, experiment_name=name, run_id=run_id, attempt=0)
+        assert close_orphan(home, orphan, ENV)
+    assert [run["info"]["status"] for run in stand_in.runs.values()] == ["FAILED", "RUNNING"]
+    assert owed(home) == []
 
 
 def test_a_run_of_the_embedded_server_is_owed_while_that_is_not_running(home: Home, orphan: Orphan) -> None:

@@ -77,7 +77,7 @@ def test_an_attempt_is_created_watched_and_closed(make: Make, stand_in: StandIn,
     workload.write_text("command: x")
     log.write_text("hello\n")
     tracker = make(stand_in.uri)
-    tracked = tracker.begin_attempt(info(artifacts=((workload, ""),), params={"lr": "0.1"}), 10)
+    tracked = tracker.begin_attempt(info(artifacts=((workload, ""),), params={"optim": {"lr": 0.1}}), 10)
     assert tracked is not None
     assert tracked.url == f"{stand_in.uri}/#/experiments/1/runs/run0"
     assert stand_in.only_run()["info"]["status"] == "RUNNING"
@@ -100,7 +100,7 @@ def test_an_attempt_is_created_watched_and_closed(make: Make, stand_in: StandIn,
         ("system/cpu_utilization_percentage", 5, 0),
         ("system/cpu_utilization_percentage", 6, 1),
     ]
-    assert run["data"]["params"] == [{"key": "lr", "value": "0.1"}]
+    assert run["data"]["params"] == [{"key": "optim.lr", "value": "0.1"}]
     assert stand_in.artifacts == {
         "1/run0/artifacts/work load.yaml": b"command: x",
         "1/run0/artifacts/logs/node_0/0.log": b"hello\n",
