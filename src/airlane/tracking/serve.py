@@ -13,17 +13,22 @@ import contextlib
 import importlib
 import json
 import os
+import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 IDENTITY = "/airlane"
+RECORD = "server.json"
 THREADS = 4
+WATCH_EVERY_S = 5.0
 STORE = "sqlite:///mlflow.db"  # relative: no character of the home's path can upset it
 Asgi = Callable[[dict[str, Any], Any, Callable[[dict[str, Any]], Awaitable[None]]], Awaitable[None]]
 
@@ -41,7 +46,22 @@ def main() -> None:
         _upgrade(record["mlflow_version"])
     record["mlflow_version"] = current_version
     _write_record(record_fd, record)
+    threading.Thread(target=_leave_with_home, args=(record_fd,), daemon=True).start()
     _serve(socket_fd, {"id": record["id"], "pid": record["pid"], "mlflow_version": record["mlflow_version"]})
+
+
+def _leave_with_home(record_fd: int) -> None:
+    """End when the record is gone, with the home or alone: nobody would find this server again."""
+    while True:
+        time.sleep(WATCH_EVERY_S)
+        try:
+            gone = not os.path.samestat(os.stat(RECORD), os.fstat(record_fd))  # noqa: PTH116 - beside its descriptor
+        except FileNotFoundError:
+            gone = True
+        except OSError:
+            gone = False  # a file system that does not answer now is no proof
+        if gone:
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _write_record(record_fd: int, record: dict[str, Any]) -> None:

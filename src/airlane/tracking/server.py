@@ -188,10 +188,12 @@ def _start(home: Home, python: Path, deadline: float) -> ServerRecord:
         _write(lock, record)
         _launch(home, record, lock, listener.fileno())
     # Our copies of the lock and the socket are closed: if the server dies now, the connection below drops at once.
-    if not _answers(record, max(0.1, deadline - time.monotonic())):
-        if alive(home):
+    while not _answers(record, max(0.1, deadline - time.monotonic())):
+        if not alive(home):
+            raise _start_failure(home)
+        if time.monotonic() > deadline:
             raise TrackingError("the MLflow server is still starting", hint=_log_hint(home))
-        raise _start_failure(home)
+        time.sleep(_POLL_S)
     return record
 
 

@@ -195,3 +195,16 @@ def test_the_page_is_served(home: Home, python: Python) -> None:
         answer = connection.exchange(Request("GET", "/"))
         connection.close()
         assert b"MLflow" in answer.body
+
+
+def test_a_server_whose_home_is_removed_ends(home: Home, python: Python) -> None:
+    server.ensure(home, python)
+    process = Path(f"/proc/{pid(home)}")
+    home.root.rename(home.root.with_name("still here"))
+    home.root.with_name("still here").rename(home.root)
+    assert running(home).answering
+    (home.mlflow / "server.json").unlink()
+    deadline = time.monotonic() + 60
+    while process.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
