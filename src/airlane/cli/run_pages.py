@@ -34,7 +34,8 @@ def verdict(view: RunView, look: Look, now: float) -> str:
     head = f"{_mark(view.state, look)} {painted_state(view.state, look)}"
     if took is not None:
         head += f"  {word} {duration(took)}"
-    head += _which_attempt(view)
+    if len(view.attempts) > 1:
+        head += f" and {len(view.attempts)} attempts"
     url = _mlflow_url(view)
     if view.state is State.SUCCESS:
         return "\n".join([head + (f"   {url}" if url else ""), *_tracking_lines(view, look)])
@@ -109,13 +110,6 @@ def _mark(state: State, look: Look) -> str:
     if state is State.SUCCESS:
         return look.ok
     return look.warn if state is State.CANCELED else look.bad
-
-
-def _which_attempt(view: RunView) -> str:
-    done, most = len(view.attempts), view.record.limits.max_retries + 1
-    if done <= 1 and (most == 1 or view.state is not State.FAILED):
-        return ""
-    return f", attempt {done} of {most}" if done else ""
 
 
 def _times(view: RunView, now: float) -> str:

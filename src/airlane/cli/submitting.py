@@ -33,7 +33,7 @@ def watched(run: Run, context: Context) -> int:
     # While the run starts: nothing before its submission needs this.
     from airlane.cli.watching import JsonWatch, TextWatch
 
-    watch = JsonWatch(run.id, context.screen) if context.json else TextWatch(run.id, context.screen)
+    watch = JsonWatch(context.screen) if context.json else TextWatch(run, context.screen)
     try:
         for update in run.watch():
             watch.take(update)

@@ -9,6 +9,7 @@ from airlane.cli.envelope import data_line, event_line
 from airlane.cli.live import LiveLine
 from airlane.cli.run_json import run_facts
 from airlane.cli.run_pages import verdict
+from airlane.cli.run_words import cause_words
 from airlane.cli.screen import Screen
 from airlane.errors import EXIT_INTERRUPTED
 from airlane.logs.tail import LineCutter
@@ -16,7 +17,7 @@ from airlane.store.runs import RunView
 from airlane.store.states import Phase
 
 if TYPE_CHECKING:
-    from airlane.api import Update
+    from airlane.api import Run, Update
 
 
 class Watch(Protocol):
@@ -38,17 +39,19 @@ class Watch(Protocol):
 class TextWatch:
     """Phases in one rewritten line until the first line of the log, then the log as it is, then the verdict."""
 
-    def __init__(self, run_id: str, screen: Screen) -> None:
-        self._run_id = run_id
+    def __init__(self, run: Run, screen: Screen) -> None:
+        self._run = run
         self._screen = screen
         self._line: LiveLine | None = None
         self._inside_line = False
+        self._log_begun = False
 
     def take(self, update: Update) -> None:
         from airlane.api import LogChunk, PhaseChanged
 
         if isinstance(update, LogChunk):
             self.close()
+            self._log_begun = True
             self._screen.show_bytes(update.data)
             self._inside_line = not update.data.endswith(b"\n")
         elif isinstance(update, PhaseChanged):
@@ -64,7 +67,7 @@ class TextWatch:
         if view.state.terminal:
             self.ended(view)
         else:
-            self._screen.say(f"\nStopped watching. The run goes on: air logs {self._run_id}")
+            self._screen.say(f"\nStopped watching. The run goes on: air logs {self._run.id}")
         return EXIT_INTERRUPTED
 
     def close(self) -> None:
@@ -76,11 +79,11 @@ class TextWatch:
         if phase is Phase.RETRYING:
             self.close()
             self._end_line()
-            self._screen.say(f"{self._screen.err_look.warn} retrying{f': {detail}' if detail else ''}")
-        elif phase in (Phase.PREPARING, Phase.QUEUED, Phase.STARTING):
+            self._log_begun = False
+            for line in retry_lines(self._run.view(), detail):
+                self._screen.say(f"{self._screen.err_look.warn} {line}")
+        elif phase is not None and not self._log_begun:  # the news of a phase may come after the first line of it
             self._line = self._line or LiveLine(self._screen, tick=True)
-            self._line.update(phase, detail)
-        elif self._line is not None and phase is not None:
             self._line.update(phase, detail)
 
     def _end_line(self) -> None:
@@ -90,11 +93,17 @@ class TextWatch:
         self._inside_line = False
 
 
+def retry_lines(view: RunView, detail: str | None) -> list[str]:
+    """Why there is another attempt, and when."""
+    ended = [attempt for attempt in view.attempts if attempt.state is not None]
+    lines = [f"attempt {one.number} {one.state}: {cause_words(one.cause)}" for one in ended[-1:]]
+    return [*lines, detail] if detail else lines
+
+
 class JsonWatch:
     """One JSON object a line: STATUS, LOG, and at the end an envelope."""
 
-    def __init__(self, run_id: str, screen: Screen) -> None:
-        self._run_id = run_id
+    def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._lines: dict[int, LineCutter] = {}
 

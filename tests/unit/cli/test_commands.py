@@ -16,7 +16,7 @@ from airlane.cli.screen import PLAIN
 from airlane.errors import CapacityError
 from airlane.store.records import Cause, CauseKind
 from airlane.store.states import Phase, State
-from golden_text import check_golden
+from golden_text import FOLDER, check_golden
 
 from .conftest import Air
 from .made_client import MadeClient, MadeRun, made_environment, made_plan, updates
@@ -151,17 +151,20 @@ def test_watching_a_failure_tells_its_cause_last(air: Air, monkeypatch: pytest.M
     use(monkeypatch, MadeClient(MadeRun(failed(), updates=updates(b"x", end=State.FAILED))))
     output = air("run", "t.yaml", "--watch")
     assert output.out == "x"
-    assert output.err.endswith(Path("tests/golden/verdict_failed.txt").read_text(encoding="utf-8"))
+    assert output.err.endswith((FOLDER / "verdict_failed.txt").read_text(encoding="utf-8"))
 
 
 def test_a_retry_is_told_also_in_a_pipe(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:
     from airlane.api import PhaseChanged
 
     retry = PhaseChanged(Phase.RETRYING, "attempt 1 starts in 5 s")
-    use(monkeypatch, MadeClient(MadeRun(succeeded(), updates=(LogChunk(0, b"x\n"), retry, LogChunk(0, b"y\n")))))
+    view = made_view(State.RUNNING, phase=Phase.RETRYING, attempts=failed().attempts[:1])
+    use(monkeypatch, MadeClient(MadeRun(view, updates=(LogChunk(0, b"x\n"), retry, LogChunk(0, b"y\n")))))
     output = air("run", "t.yaml", "--watch")
     assert output.out == "x\ny\n"
-    assert "! retrying: attempt 1 starts in 5 s\n" in output.err
+    assert (
+        "! attempt 0 FAILED: node 1 exited with code 1 (CUDA out of memory)\n! attempt 1 starts in 5 s\n" in output.err
+    )
 
 
 def test_ctrl_c_stops_watching_and_not_the_run(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +207,7 @@ def test_get_succeeds_whatever_became_of_the_run(air: Air, monkeypatch: pytest.M
     made = use(monkeypatch, MadeClient(MadeRun(failed())))
     plain = air("get", "7k")
     assert (plain.code, plain.err) == (0, "")
-    assert plain.out == Path("tests/golden/get_failed.txt").read_text(encoding="utf-8")
+    assert plain.out == (FOLDER / "get_failed.txt").read_text(encoding="utf-8")
     assert air("get", "run", "7k").out == plain.out
     assert air("get", "run", "7k", "--json").data()["termination_reason"].startswith("node 1 exited")
     assert made.asked == [("get", "7k")] * 3
