@@ -164,18 +164,19 @@ class Client:
 
         if plan.refusal is not None:
             raise plan.refusal
-        record = replace(plan.record, submitted_at=time.time())
         content = RunContent(
             workload=plan.loaded.text,
             command=plan.command,
             parameters=parameters_text(plan.workload.parameters) if plan.workload.parameters is not None else None,
             diff=_diff(plan),
-            secrets=self._resolve_secrets(record.secrets),
+            secrets=self._resolve_secrets(plan.record.secrets),
         )
         self._pack(plan, progress)
-        new = self._store.create(record, content)
-        Journal(new.paths, self._disk).event("submitted", record.submitted_at, user=record.user)
-        self._backend(record.backend).submit(new, lambda: self._supervise(new, plan), ready=plan.environment.cached)
+        backend = self._backend(plan.record.backend)
+        with self._store.submission():
+            new = self._store.create(replace(plan.record, submitted_at=time.time()), content)
+            Journal(new.paths, self._disk).event("submitted", new.record.submitted_at, user=new.record.user)
+            backend.submit(new, lambda: self._supervise(new, plan), ready=plan.environment.cached)
         return self._run(self._store.view(new.paths), created=True)
 
     def _supervise(self, new: NewRun, plan: RunPlan) -> None:

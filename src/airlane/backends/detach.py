@@ -37,7 +37,6 @@ def detach(body: Callable[[], None], *, log: Path, keep: tuple[int, ...]) -> Non
 
 
 def _become_daemon(log: Path, keep: tuple[int, ...]) -> None:
-    os.umask(0o077)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)

@@ -23,7 +23,9 @@ def check_compute(found: Found) -> None:
         _check_pools(found, kind)
     if found.given("pool_id") and found.given("provisioned_capacity_id"):
         found.report("provisioned_capacity_id", "the same thing as pool_id", hint="keep pool_id")
-    if found.given("priority_class") and not (found.given("pool_id") or found.given("provisioned_capacity_id")):
+    pooled = found.given("pool_id") or found.given("provisioned_capacity_id")
+    cores = kind is not None and kind.kind is AcceleratorKind.CPU  # these run where no pool is: in our own queue
+    if found.given("priority_class") and not pooled and not cores:
         found.report("priority_class", "needs pool_id or provisioned_capacity_id beside it")
 
 

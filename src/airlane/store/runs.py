@@ -197,6 +197,17 @@ class RunStore:
         return codec.read(NodeRecord, paths.node_record(attempt=attempt, node=node))
 
     @contextmanager
+    def submission(self) -> Iterator[None]:
+        """One submission at a time: the order of `submitted_at` is then the order in the queue."""
+        make_private_folder(self.home.root)
+        descriptor = os.open(self.home.root / "submission.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
     def token(self, user: str, token: str) -> Iterator[IdempotencyToken]:
         """Hold an idempotency token while submitting; others who use it wait, then find the run it names."""
         make_private_folder(self.home.tokens)

@@ -116,10 +116,11 @@ class Supervisor:
         except (AirError, OSError) as error:
             self._open_attempt(number, ())
             state, cause = State.FAILED, refused_cause(error)
+        ended_at = self._clock.now()  # before the next run can have the nodes
         if allocation is not None:
             allocation.release()
         self._tools.workshop.clean(number)
-        self._close_attempt(state, cause)
+        self._close_attempt(state, cause, ended_at)
 
     def _wait_for_nodes(self, allocation: Allocation) -> bool:
         """Whether the nodes were granted; False if the run was canceled first."""
@@ -137,9 +138,8 @@ class Supervisor:
         self._update(phase=Phase.STARTING, detail=None, attempts=(*self._status.attempts, attempt))
         self._event("attempt_started", attempt=number, hosts=list(attempt.hosts))
 
-    def _close_attempt(self, state: State, cause: Cause) -> None:
-        now = self._clock.now()
-        ended = replace(self._status.attempts[-1], ended_at=now, state=state, cause=cause)
+    def _close_attempt(self, state: State, cause: Cause, ended_at: float) -> None:
+        ended = replace(self._status.attempts[-1], ended_at=ended_at, state=state, cause=cause)
         self._tools.tracking.end_attempt(attempt_outcome(self._record, self._paths, ended))
         self._update(attempts=(*self._status.attempts[:-1], ended), tracking_error=self._tools.tracking.error)
         self._event("attempt_ended", attempt=ended.number, state=state, cause=cause.summary)
