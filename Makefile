@@ -22,7 +22,7 @@ $(VENV)/.ready: pyproject.toml uv.lock tools/uv_settings.py
 	@$(PYTHON) -c 'import sys; sys.exit("Airlane needs Python >= 3.11; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 setup") if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
-	env $$($(BIN)/python tools/uv_settings.py) $(UV) sync --quiet --frozen --inexact --compile-bytecode
+	$(BIN)/python tools/uv_settings.py $(UV) sync --quiet --frozen --inexact --compile-bytecode
 	$(BIN)/python -m compileall -q src
 	@touch $@
 

@@ -15,7 +15,7 @@ from airlane.api.user import user_name
 from airlane.backends.base import Backend, Liveness
 from airlane.backends.registry import make_backend
 from airlane.errors import AirError, ArgumentError
-from airlane.spec.profiles import Profile, load_profile
+from airlane.spec.profiles import NO_TRACKING, Profile, load_profile
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, default_home
 from airlane.store.runs import NewRun, RunContent, RunStore, RunView
@@ -236,13 +236,23 @@ class Client:
 
     def _close_tracking(self, view: RunView) -> None:
         """The MLflow run of an attempt whose supervisor was killed must not stay RUNNING."""
-        last = view.attempts[-1] if view.attempts else None
-        if last is None or last.mlflow_run_id is None or view.cause is None:
+        if not view.attempts or view.cause is None or view.record.tracking_uri == NO_TRACKING:
             return
+        from airlane.supervise.recording import attempt_logs
         from airlane.tracking.orphans import Orphan, close_orphan
 
-        uri = view.record.tracking_uri
-        orphan = Orphan(last.mlflow_run_id, uri, view.state, view.cause, view.ended_at or time.time())
+        last, record = view.attempts[-1], view.record
+        orphan = Orphan(
+            last.mlflow_run_id,
+            record.tracking_uri,
+            view.state,
+            view.cause,
+            view.ended_at or time.time(),
+            artifacts={str(path): folder for path, folder in attempt_logs(record, view.paths, last.number)},
+            experiment_name=record.experiment_name,
+            run_id=record.id,
+            attempt=last.number,
+        )
         try:
             close_orphan(self.home, orphan, self._env)
         except AirError:

@@ -72,9 +72,12 @@ class TrackingServer:
             raise ConfigError('tracking is off (tracking_uri = "none")', hint="remove tracking_uri from the profile")
         if self.uri is not None:
             return self.uri
-        from airlane.tracking import server
+        from airlane.tracking import orphans, server
+        from airlane.tracking.rest import Mlflow
 
-        return server.ensure(self.home, mlflow_python(self.home))
+        uri = server.ensure(self.home, mlflow_python(self.home))
+        orphans.settle(self.home, Mlflow(uri, {}), None)  # what supervisors owed that were killed while it was away
+        return uri
 
     def stop(self) -> bool:
         """Stop Airlane's own server; False if it was not running."""

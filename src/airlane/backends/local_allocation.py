@@ -30,6 +30,7 @@ ADDRESS = "127.0.0.1"
 ORPHANS_PATIENCE_S = 5.0
 _KILLED_PATIENCE_S = 10.0
 _FIRST_IN_LINE_LOOK_S = 0.02
+_PORTS_TOGETHER = 4
 
 
 class LocalAllocation:
@@ -133,16 +134,24 @@ class LocalAllocation:
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A TCP port that is free now, below the range the kernel hands out by itself so that it stays free."""
+    """A TCP port that is free now together with the next few, which programs like to use beside it.
+
+    It is below the range that the kernel hands out by itself, so that it stays free.
+    """
     chance = random.SystemRandom()
     while True:
         port = chance.randrange(20_000, 30_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind((address, port))
-            except OSError:
-                continue
+        if all(_is_free(address, each) for each in range(port, port + _PORTS_TOGETHER)):
             return port
+
+
+def _is_free(address: str, port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
 
 
 def end_agents(run: RunPaths) -> None:

@@ -54,7 +54,7 @@ def test_the_tail_of_a_log_of_1_gb_shows_at_once_in_constant_memory(lane: Lane) 
     assert shown.stdout == "".join(
         f"line {n:07d} of a very long log that nobody will ever read to its end\n" for n in range(15_997, 16_000)
     )
-    words = [AIR, "logs", run.id, "--tail", "100000000"]
+    words = [str(AIR), "logs", run.id, "--tail", "100000000"]
     size = 0
     with subprocess.Popen(words, env=lane.env, stdout=subprocess.PIPE) as whole:
         assert whole.stdout is not None
@@ -74,7 +74,7 @@ def test_a_flood_of_output_is_followed_live_without_loss(lane: Lane) -> None:
     lines, line = 3_000_000, "x" * 91
     script = f"import sys\nw = sys.stdout.write\nfor n in range({lines}):\n    w(f'{{n:08d}} {line}\\n')\n"
     command = f"python3 - <<'END'\n{script}END"
-    words = [AIR, "run", "-f", lane.workload(command), "--watch"]
+    words = [str(AIR), "run", "-f", str(lane.workload(command)), "--watch"]
     begun = time.monotonic()
     count, digest = 0, hashlib.sha256()
     with subprocess.Popen(words, env=lane.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as following:
