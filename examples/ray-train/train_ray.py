@@ -174,6 +174,8 @@ def train_on_one_worker(config: dict[str, Any]) -> str | None:
     model = ray.train.torch.prepare_model(network, parallel_strategy_kwargs={"gradient_as_bucket_view": True})
     optimizer = torch.optim.AdamW(network.parameters(), weight_decay=0.01)
     first_step = load_optimizer(optimizer, checkpoint) if checkpoint else 0
+    if first_worker and checkpoint:
+        print(f"continuing after step {first_step}", flush=True)
 
     loader = DataLoader(
         examples,
