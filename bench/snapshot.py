@@ -1,54 +1,55 @@
-"""How long freezing 20,000 small files and 100 MB of noise takes: the first time, and when nothing changed."""
+"""Freezing 20,000 small files and 100 MB of noise, the first time and when nothing changed, beside plain `tar`."""
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
-from airlane.snapshot import CodeRequest, SnapshotPlan, pack, plan, unpack
+from timing import Row, interleaved
+
+from airlane.snapshot import CodeRequest, pack, plan
 
 FOLDERS = 200
 FILES_PER_FOLDER = 100
 NOISE_BYTES = 100_000_000
-T = TypeVar("T")
+REPETITIONS = 3
 
 
-def measure() -> list[tuple[str, float]]:
-    """Names and seconds, for one tree in a new temporary folder."""
-    with tempfile.TemporaryDirectory(prefix="air-bench-") as name:
-        root = Path(name) / "code"
-        _grow(root)
-        home = Path(name) / "home"
-        request = CodeRequest(root)
-        time.sleep(0.2)  # files younger than a tick of the clock are never taken from the cache
-        frozen, first_plan_s = _timed(lambda: plan(request, cache_dir=home / "digests"))
-        archive = home / f"{frozen.digest}.tar.zst"
-        _, pack_s = _timed(lambda: pack(frozen, archive))
-        again_s = min(_again(request, home, archive) for _ in range(3))
-        _, unpack_s = _timed(lambda: unpack(archive, home / "out"))
-        _, pinned_s = _timed(lambda: plan(CodeRequest(root, commit="HEAD")))
-    return [
-        ("snapshot, first time", first_plan_s + pack_s),
-        ("snapshot, plan alone", first_plan_s),
-        ("snapshot, nothing changed", again_s),
-        ("snapshot, unpack", unpack_s),
-        ("snapshot, plan of a commit", pinned_s),
-    ]
+def rows(folder: Path) -> Iterator[Row]:
+    root = folder / "code"
+    _grow(root)
+    time.sleep(0.2)  # files younger than a tick of the clock are never taken from the cache
+    kept = folder / "kept"
+    _freeze(root, kept)
+
+    def first_time() -> float:
+        shutil.rmtree(folder / "new", ignore_errors=True)
+        return _timed(lambda: _freeze(root, folder / "new"))
+
+    def tar() -> float:
+        archive = folder / "code.tar"
+        archive.unlink(missing_ok=True)
+        return _timed(lambda: subprocess.run(["tar", "-C", root, "-cf", archive, "."], check=True))
+
+    medians = interleaved(
+        REPETITIONS, {"first": first_time, "again": lambda: _timed(lambda: _freeze(root, kept)), "tar": tar}
+    )
+    files = f"snapshot of {FOLDERS * FILES_PER_FOLDER:,} files"
+    yield Row(f"{files}, first time", medians["first"], "tar -cf", medians["tar"], most_s=2.0)
+    yield Row(f"{files}, unchanged", medians["again"], "tar -cf", medians["tar"], most_s=0.5)
 
 
-def _again(request: CodeRequest, home: Path, archive: Path) -> float:
-    def freeze() -> SnapshotPlan:
-        frozen = plan(request, cache_dir=home / "digests")
+def _freeze(root: Path, home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    frozen = plan(CodeRequest(root), cache_dir=home / "digests")
+    archive = home / f"{frozen.digest}.tar.zst"
+    if not archive.exists():
         pack(frozen, archive)
-        return frozen
-
-    return _timed(freeze)[1]
 
 
 def _grow(root: Path) -> None:
@@ -68,12 +69,7 @@ def _git(root: Path, *arguments: str) -> None:
     subprocess.run(["git", "-C", root, *arguments], check=True, capture_output=True)
 
 
-def _timed(action: Callable[[], T]) -> tuple[T, float]:
+def _timed(action: Callable[[], object]) -> float:
     began_s = time.perf_counter()
-    done = action()
-    return done, time.perf_counter() - began_s
-
-
-if __name__ == "__main__":
-    for label, seconds in measure():
-        print(f"{label:30} {seconds:6.2f} s")
+    action()
+    return time.perf_counter() - began_s
