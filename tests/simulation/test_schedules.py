@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from airlane.store import codec
-from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home
 from airlane.store.records import CauseKind, EnvironmentRecord, Limits, NodeRecord, RunRecord, Status
 from airlane.store.runs import RunContent, RunStore, RunView
@@ -33,6 +32,7 @@ from simulation.world import (
     SimDisk,
     SimTracking,
     SimWorkshop,
+    UnsyncedDisk,
     World,
 )
 
@@ -56,7 +56,7 @@ class Schedule:
         self.chance = random.Random(self.seed)
         self.world = World(self.chance)
         self.record = self._record()
-        self.store = RunStore(Home(self.folder), chance=random.Random(self.seed))
+        self.store = RunStore(Home(self.folder), disk=UnsyncedDisk(), chance=lambda: self.seed)
         new = self.store.create(self.record, RunContent(workload="x: 1\n", command="true\n"))
         os.close(new.lock)
         self.paths, self.record = new.paths, new.record
@@ -162,7 +162,7 @@ class Schedule:
 
     def _settle(self) -> RunView:
         view = self.store.view(self.paths)
-        return settle(view, self.store, self.backend, SystemDisk(), now=self.world.now, evidence=no_evidence(0))
+        return settle(view, self.store, self.backend, UnsyncedDisk(), now=self.world.now, evidence=no_evidence(0))
 
 
 def check_invariants(schedule: Schedule, view: RunView, *, cut: bool) -> None:

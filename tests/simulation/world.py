@@ -16,6 +16,7 @@ from airlane.backends.base import Compute, Liveness, NodePlace, NodeReport, Wait
 from airlane.errors import BackendError, CapacityError, EnvironmentBuildError, SnapshotError
 from airlane.launch.order import Order
 from airlane.store import codec
+from airlane.store.disk import SystemDisk
 from airlane.store.paths import RunPaths
 from airlane.store.records import NodeRecord, RunRecord, Status
 from airlane.store.runs import NewRun
@@ -63,6 +64,20 @@ class SimClock:
         self._world.advance(self._world.now + seconds)
 
 
+class UnsyncedDisk(SystemDisk):
+    """The real disk, without the waits for it that only a power cut could tell."""
+
+    def replace(self, path: Path, data: bytes, *, last: bool = False) -> None:
+        del last
+        path.write_bytes(data)
+
+    def create(self, path: Path, data: bytes) -> bool:
+        created = not path.exists()
+        if created:
+            path.write_bytes(data)
+        return created
+
+
 class SimDisk:
     """The supervisor's disk. `cut_at` is the write, counted from 0, before, after or within which the power goes."""
 
@@ -74,7 +89,8 @@ class SimDisk:
         self.writes = 0
         self.statuses: list[Status] = []
 
-    def replace(self, path: Path, data: bytes) -> None:
+    def replace(self, path: Path, data: bytes, *, last: bool = False) -> None:
+        del last
         self._write(path, lambda: self._whole(path, data), torn=None)
 
     def append(self, path: Path, data: bytes) -> None:

@@ -18,6 +18,7 @@ from airlane.errors import AirError, ArgumentError
 from airlane.spec.profiles import NO_TRACKING, Profile, load_profile
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, default_home
+from airlane.store.records import SnapshotRecord
 from airlane.store.runs import NewRun, RunContent, RunStore, RunView
 
 if TYPE_CHECKING:  # each method imports what it needs: `air get` must not pay for `air run`
@@ -201,9 +202,7 @@ class Client:
         return json.dumps(values).encode()
 
     def _pack(self, plan: RunPlan, progress: Progress | None) -> None:
-        from airlane.snapshot.model import SnapshotPlan
-
-        if not isinstance(plan.snapshot, SnapshotPlan):
+        if plan.snapshot is None or isinstance(plan.snapshot, SnapshotRecord):
             return
         archive = self.home.snapshot_archive(plan.snapshot.digest)
         if archive.exists():
@@ -269,10 +268,9 @@ def _check_token(token: str | None) -> str | None:
 
 
 def _diff(plan: RunPlan) -> bytes | None:
-    from airlane.snapshot.model import SnapshotPlan
-
-    if isinstance(plan.snapshot, SnapshotPlan):
-        return plan.snapshot.diff.encode("utf-8", "surrogateescape") if plan.snapshot.diff else None
-    if plan.rerun_of is not None and plan.snapshot is not None and plan.rerun_of.paths.diff.exists():
-        return plan.rerun_of.paths.diff.read_bytes()
-    return None
+    if plan.snapshot is None:
+        return None
+    if isinstance(plan.snapshot, SnapshotRecord):
+        diff = plan.rerun_of.paths.diff if plan.rerun_of is not None else None
+        return diff.read_bytes() if diff is not None and diff.exists() else None
+    return plan.snapshot.diff.encode("utf-8", "surrogateescape") if plan.snapshot.diff else None

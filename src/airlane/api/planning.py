@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airlane import environment
 from airlane.api.user import user_name
@@ -14,7 +14,6 @@ from airlane.backends.base import Backend, Compute, NodePlace
 from airlane.environment import EnvironmentPlan
 from airlane.environment.planning import built
 from airlane.errors import AirError, CapacityError, ConfigError
-from airlane.snapshot.model import CodeRequest, SnapshotPlan
 from airlane.spec.load import Loaded, load, load_text
 from airlane.spec.models import CodeSource, EnvironmentSpec, Workload
 from airlane.spec.profiles import Profile
@@ -22,6 +21,9 @@ from airlane.store.paths import Home, RunPaths
 from airlane.store.records import EnvironmentRecord, Limits, RunRecord, SnapshotRecord
 from airlane.store.runs import RunView
 from airlane.supervise.workshop import run_variables
+
+if TYPE_CHECKING:  # a run without code_source pays for none of it
+    from airlane.snapshot.model import SnapshotPlan
 
 _UNKNOWN_ID = "<run id>"
 
@@ -113,7 +115,7 @@ class Planner:
         simulate: bool,
         rerun_of: RunView | None,
     ) -> RunPlan:
-        warnings = loaded.warnings + (code.warnings if isinstance(code, SnapshotPlan) else ())
+        warnings = loaded.warnings + (() if code is None or isinstance(code, SnapshotRecord) else code.warnings)
         record = self._record(loaded, code, planned, simulate=simulate, warnings=warnings)
         if rerun_of is not None:
             record = replace(record, rerun_of=rerun_of.record.id)
@@ -193,6 +195,7 @@ def _plan_code(source: CodeSource | None, cache: Path | None) -> SnapshotPlan | 
     if source is None:
         return None
     from airlane import snapshot
+    from airlane.snapshot.model import CodeRequest
 
     pin = source.git
     request = CodeRequest(
@@ -206,7 +209,7 @@ def _plan_code(source: CodeSource | None, cache: Path | None) -> SnapshotPlan | 
 
 
 def _snapshot_record(code: SnapshotPlan | SnapshotRecord | None) -> SnapshotRecord | None:
-    if not isinstance(code, SnapshotPlan):
+    if code is None or isinstance(code, SnapshotRecord):
         return code
     return SnapshotRecord(code.digest, code.root_name, code.files, code.size_bytes, code.git)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -51,6 +50,8 @@ class Run:
         Raises:
             NotFoundError: there is no such node or attempt.
         """
+        import shutil
+
         view = self.view()
         self._check_range(node or 0, attempt)
         number = attempt if attempt is not None else max(len(view.attempts) - 1, 0)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Mapping
 
 
 def user_name(env: Mapping[str, str]) -> str:
     """Who submits: the login name, or the number where there is none (as in containers)."""
     try:
-        if env.get("USER"):
-            return env["USER"]
-        import getpass
-
-        return getpass.getuser()
-    except (KeyError, OSError):
+        return env.get("USER") or pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
         return str(os.getuid())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,7 +30,7 @@ def detach(body: Callable[[], None], *, log: Path, keep: tuple[int, ...]) -> Non
         _become_daemon(log, keep)
         code = _run(body)
     except BaseException:  # noqa: BLE001 (nothing of the caller's stack may run in the child)
-        traceback.print_exc()
+        _print_traceback()
         code = 1
     os._exit(code)
 
@@ -58,8 +57,14 @@ def _run(body: Callable[[], None]) -> int:
     try:
         body()
     except Exception:  # noqa: BLE001 (the log is where the cause of a supervisor's own fault is looked for)
-        traceback.print_exc()
+        _print_traceback()
         return 1
     finally:
         sys.stdout.flush()
     return 0
+
+
+def _print_traceback() -> None:
+    import traceback
+
+    traceback.print_exc()

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airlane.backends.base import Allocation, Compute, Liveness
 from airlane.backends.detach import detach
 from airlane.backends.local_allocation import LocalAllocation, end_agents
 from airlane.backends.slots import Pool, Stage, Ticket
 from airlane.errors import CapacityError, ConfigError
-from airlane.launch.nvml import Gpu, gpus
 from airlane.store.paths import Home, RunPaths
 from airlane.store.records import RunRecord
 from airlane.store.runs import NewRun, supervisor_lives
+
+if TYPE_CHECKING:
+    from airlane.launch.nvml import Gpu
 
 DEFAULT_SIMULATED_SLOTS = 64
 _OPTIONS = {"simulated_slots": int}
@@ -98,6 +99,8 @@ class LocalBackend:
         if is_cpu(run.accelerator_type):
             # Several nodes on one machine share its cores; a run larger than the machine takes all of it.
             return Pool(slots / "cpu", _numbers(usable_cores())), min(asked, usable_cores())
+        import tempfile
+
         visible = tuple(gpu.uuid for gpu in visible_gpus())
         return Pool(Path(tempfile.gettempdir()) / "airlane-gpus", visible, shared=True), asked
 
@@ -125,6 +128,8 @@ def _quota_cores(root: Path = Path("/sys/fs/cgroup")) -> int | None:
 
 def visible_gpus() -> tuple[Gpu, ...]:
     """The GPUs of this machine that the caller's CUDA_VISIBLE_DEVICES leaves visible."""
+    from airlane.launch.nvml import gpus
+
     found = gpus()
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,7 +18,6 @@ from airlane.backends.slots import Ticket
 from airlane.launch.order import Order
 from airlane.launch.sweep import sweep
 from airlane.store import codec
-from airlane.store.disk import SystemDisk
 from airlane.store.paths import RunPaths
 from airlane.store.records import NodeRecord, RunRecord
 
@@ -70,7 +67,7 @@ class LocalAllocation:
     def places(self) -> tuple[NodePlace, ...]:
         share = self._run.accelerators_per_node
         simulated = self._run.simulate or self._run.accelerator_type.startswith("CPU_")
-        host = socket.gethostname()
+        host = os.uname().nodename
         devices = () if simulated else self._ticket.slots
         return tuple(
             NodePlace(node, host, ADDRESS, devices[node * share : (node + 1) * share])
@@ -82,7 +79,7 @@ class LocalAllocation:
 
     def start(self, order: Order) -> None:
         path = self._paths.node_order(attempt=self._attempt, node=order.node_rank)
-        SystemDisk().replace(path, order.to_json().encode())
+        _write_order(path, order)
         keep = self._ticket.descriptors
         self._agents[order.node_rank] = subprocess.Popen(
             [sys.executable, "-I", "-S", AGENT_MAIN, path],
@@ -133,19 +130,26 @@ class LocalAllocation:
         self._ticket.give_back()
 
 
+def _write_order(path: Path, order: Order) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(order.to_json())
+
+
 def free_port(address: str = "127.0.0.1") -> int:
     """A TCP port that is free now together with the next few, which programs like to use beside it.
 
     It is below the range that the kernel hands out by itself, so that it stays free.
     """
-    chance = random.SystemRandom()
     while True:
-        port = chance.randrange(20_000, 30_000)
+        port = 20_000 + int.from_bytes(os.urandom(4), "big") % 10_000
         if all(_is_free(address, each) for each in range(port, port + _PORTS_TOGETHER)):
             return port
 
 
 def _is_free(address: str, port: int) -> bool:
+    import socket
+
     with socket.socket() as probe:
         try:
             probe.bind((address, port))

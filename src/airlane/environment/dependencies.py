@@ -5,7 +5,6 @@ Everything a requirements file includes is read here, once: what enters the envi
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -247,6 +246,8 @@ def _local_path(value: str, folder: Path) -> Path:
 
 
 def _file_digest(path: Path, *, origin: str) -> str:
+    import hashlib
+
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -105,6 +104,8 @@ def environment_key(base: Base, requirements: Sequence[Dependency], python: str,
 
     Options keep their order, because the first index may win; a `$VAR` counts by its name, a wheel by its content.
     """
+    import hashlib
+
     options = [item.identity for item in requirements if item.flag is not None]
     packages = sorted({item.identity for item in requirements if item.flag is None})
     digest = hashlib.sha256()

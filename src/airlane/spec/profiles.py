@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,7 +104,7 @@ def load_profiles(env: Mapping[str, str]) -> tuple[dict[str, Profile], str]:
 
 def _read(file: Path, *, required: bool) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         if required:
             raise ConfigError(f"$AIR_CONFIG names {file}, and there is no such file") from error
@@ -114,6 +113,10 @@ def _read(file: Path, *, required: bool) -> dict[str, Any]:
         raise ConfigError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file} is not UTF-8 text") from error
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file} is not valid TOML: {error}") from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from pathlib import Path
 from typing import Protocol
 
@@ -12,8 +11,11 @@ from typing import Protocol
 class Disk(Protocol):
     """How run folders are read and written. Every write raises OSError when it fails, having changed nothing."""
 
-    def replace(self, path: Path, data: bytes) -> None:
-        """Write the whole file: readers see the old content or the new, after a power cut too."""
+    def replace(self, path: Path, data: bytes, *, last: bool = False) -> None:
+        """Write the whole file: readers see the old content or the new, after a power cut too.
+
+        After the `last` write of a file, a power cut cannot bring the old content back.
+        """
 
     def append(self, path: Path, data: bytes) -> None:
         """Add to the end; a power cut may cut the last line short."""
@@ -28,14 +30,15 @@ class Disk(Protocol):
 class SystemDisk:
     """The real file system. Files are private to the user (0600)."""
 
-    def replace(self, path: Path, data: bytes) -> None:
+    def replace(self, path: Path, data: bytes, *, last: bool = False) -> None:
         scratch = _write_scratch(path, data)
         try:
             scratch.replace(path)
         except OSError:
             scratch.unlink(missing_ok=True)
             raise
-        _sync_folder(path.parent)
+        if last:
+            _sync_folder(path.parent)
 
     def append(self, path: Path, data: bytes) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -78,7 +81,7 @@ def make_private_folder(path: Path) -> None:
 
 
 def _write_scratch(path: Path, data: bytes) -> Path:
-    scratch = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    scratch = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:

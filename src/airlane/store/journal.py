@@ -31,7 +31,7 @@ class Journal:
             raise AssertionError(f"a run cannot go from {last.state} to {status.state}")
         self._last = status
         try:
-            self._disk.replace(self._paths.status, codec.encode(status))
+            self._disk.replace(self._paths.status, codec.encode(status), last=status.state.terminal)
         except OSError:
             return False
         return True

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
-import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -100,10 +98,10 @@ class RunView:
 class RunStore:
     """All runs under one home."""
 
-    def __init__(self, home: Home, *, disk: Disk | None = None, chance: random.Random | None = None) -> None:
+    def __init__(self, home: Home, *, disk: Disk | None = None, chance: Callable[[], int] | None = None) -> None:
         self.home = home
         self.disk = disk or SystemDisk()
-        self._chance = chance or random.Random()  # noqa: S311 (ids need to differ, not to be secret)
+        self._chance = chance or _chance
 
     def create(self, record: RunRecord, content: RunContent) -> NewRun:
         """A new run folder; `record.id` is ignored and a fresh one is used. run.json is written last: it is the run.
@@ -127,7 +125,7 @@ class RunStore:
         month = self.home.runs / time.strftime("%Y-%m", time.gmtime(submitted_at))
         make_private_folder(month)
         while True:
-            folder = month / new_id(submitted_at, self._chance)
+            folder = month / new_id(submitted_at, self._chance())
             try:
                 folder.mkdir(mode=0o700)
             except FileExistsError:
@@ -150,7 +148,7 @@ class RunStore:
             _write_private(paths.diff, content.diff)
         if content.secrets is not None:
             _write_private(paths.secrets, content.secrets)
-        self.disk.replace(paths.record, codec.encode(record))
+        self.disk.replace(paths.record, codec.encode(record), last=True)
 
     def ids(self) -> Iterator[RunPaths]:
         """Every run folder, newest first, finished or not."""
@@ -210,6 +208,8 @@ class RunStore:
     @contextmanager
     def token(self, user: str, token: str) -> Iterator[IdempotencyToken]:
         """Hold an idempotency token while submitting; others who use it wait, then find the run it names."""
+        import hashlib
+
         make_private_folder(self.home.tokens)
         name = hashlib.sha256(f"{user}\0{token}".encode()).hexdigest()
         descriptor = os.open(self.home.tokens / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -227,6 +227,10 @@ class IdempotencyToken:
 
     run_id: str | None
     assign: Callable[[str], None]
+
+
+def _chance() -> int:
+    return os.urandom(1)[0]
 
 
 def supervisor_lives(paths: RunPaths) -> bool:

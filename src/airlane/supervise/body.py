@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +60,7 @@ def supervise(
         stop_requested=lambda: asked[0] if asked else None,
         params=params,
         pid=os.getpid(),
-        host=socket.gethostname(),
+        host=os.uname().nodename,
     )
     try:
         Supervisor(record, paths, tools).run()
@@ -95,8 +93,7 @@ def log_evidence(paths: RunPaths, attempt: int) -> Evidence:
 
 
 def _end_by_own_fault(paths: RunPaths, error: Exception) -> None:
-    """A fault of ours must not leave a run without an end; the traceback is in supervisor.log."""
-    traceback.print_exc()
+    """A fault of ours must not leave a run without an end; whoever called prints the traceback to supervisor.log."""
     status = codec.read(Status, paths.status)
     if status is None or status.state.terminal:
         return
@@ -104,4 +101,4 @@ def _end_by_own_fault(paths: RunPaths, error: Exception) -> None:
     cause = Cause(CauseKind.SUPERVISOR_LOST, summary, hint=f"see {paths.supervisor_log}")
     now = time.time()
     ended = replace(status, state=State.FAILED, phase=None, detail=None, cause=cause, ended_at=now, updated_at=now)
-    SystemDisk().replace(paths.status, codec.encode(ended))
+    SystemDisk().replace(paths.status, codec.encode(ended), last=True)

@@ -67,12 +67,11 @@ def judge(view: RunView, store: RunStore, *, evidence: Evidence) -> tuple[State,
 
 
 def _succeeded(reports: tuple[NodeReport, ...]) -> bool:
-    """Node 0 succeeded, and every other node did too or was stopped after it (the stop rule would have done so)."""
-    records = [report.record for report in reports]
-    return all(
-        r is not None and (r.succeeded or (node > 0 and r.ended_at is not None and r.stop_reason is not None))
-        for node, r in enumerate(records)
-    )
+    """Node 0 succeeded by itself, and every other node did too or was stopped after it (as the stop rule does)."""
+    head, *others = (report.record for report in reports)
+    if head is None or not head.succeeded or head.stop_reason is not None:
+        return False  # what saves on SIGTERM and then exits with 0 has not done its work
+    return all(r is not None and r.ended_at is not None and (r.succeeded or r.stop_reason is not None) for r in others)
 
 
 def _between_attempts(attempts: tuple[Attempt, ...], *, canceled: bool) -> tuple[State, Cause]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -122,6 +121,8 @@ class RunWorkshop:
         return snapshot.unpack(archive, folder)
 
     def clean(self, attempt: int) -> None:
+        import shutil
+
         shutil.rmtree(self._paths.attempt(attempt) / "code", ignore_errors=True)
 
     def close(self) -> None:
