@@ -6,6 +6,7 @@ import os
 import stat
 
 from airlane.launch import libc
+from airlane.launch.mark import put_mark
 from airlane.launch.order_file import parse_object
 
 TYPE_CHECKING = False
@@ -56,6 +57,7 @@ class Command:
         if self.secrets:
             self.output_end, self.output = os.pipe()
         self.failure_end, self._failure = os.pipe()
+        self._run = order.run_id, order.attempt
         self._command_file = order.command_file
         self._folder = order.working_folder
         self._null = os.open(os.devnull, os.O_RDONLY)
@@ -64,6 +66,7 @@ class Command:
         """Turn this (forked) process into bash running the command; never returns."""
         try:
             os.setsid()
+            put_mark(*self._run)
             os.chdir(self._folder)
             os.dup2(self._null, 0)
             os.dup2(self.output, 1)

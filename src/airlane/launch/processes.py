@@ -31,12 +31,25 @@ def start_ticks(pid: int) -> int | None:
         return None
 
 
+def _lives(fields: list[bytes]) -> bool:
+    """Zombies are dead: they only wait to be read. One whose other threads go on is not."""
+    return fields[_STATE] not in (b"Z", b"X") or int(fields[_THREADS]) > 1
+
+
+def lives(pid: int) -> bool:
+    """Whether there is such a process, and it is not a zombie."""
+    try:
+        return _lives(read_stat(pid))
+    except (OSError, ValueError):
+        return False
+
+
 def all_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def descendants(*roots: int) -> list[Identity]:
-    """Every live process below these, without them, parents first. Zombies are dead: they only wait to be read."""
+    """Every live process below these, without them, parents first."""
     children: dict[int, list[int]] = {}
     starts: dict[int, int] = {}
     for pid in all_pids():
@@ -45,7 +58,7 @@ def descendants(*roots: int) -> list[Identity]:
         except (OSError, ValueError):
             continue  # ended meanwhile
         children.setdefault(int(fields[_PARENT]), []).append(pid)
-        if fields[_STATE] not in (b"Z", b"X") or int(fields[_THREADS]) > 1:
+        if _lives(fields):
             starts[pid] = int(fields[_START])
     below = [child for root in roots for child in children.get(root, ())]
     for pid in below:

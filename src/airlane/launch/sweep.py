@@ -1,4 +1,4 @@
-"""Ending what a run left behind when its agent is dead: found by the AIR_RUN_ID in its environment."""
+"""Ending what a run left behind when its agent is dead: found by AIR_RUN_ID in its environment, or by its mark."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import os
 import sys
 import time
 
-from airlane.launch.processes import all_pids, descendants, kill_all, read_stat, start_ticks
+from airlane.launch.mark import is_marked
+from airlane.launch.processes import all_pids, descendants, kill_all, lives, read_stat, start_ticks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airlane.launch.processes import Identity
 
 _PARENT = 1  # position in /proc/PID/stat, as read_stat counts
@@ -20,18 +23,22 @@ _PAUSE_S = 0.005
 def sweep(run_id: str, *, attempt: int | None = None, exclude: frozenset[int] = frozenset()) -> int:
     """SIGKILL every process of this run (of one attempt, if given), and what descends from them; returns how many.
 
-    A process belongs to the run when the environment it was started with says so. Ourselves, our ancestors and the pids
-    in `exclude` are spared, and processes that this user may not look into are not seen. Linux only; elsewhere 0.
+    A process belongs to the run when the environment it was started with says so, or its mark does. Ourselves, our
+    ancestors and the pids in `exclude` are spared. Linux only; elsewhere 0.
     """
     if sys.platform != "linux":
         return 0
-    marks = {b"AIR_RUN_ID=" + os.fsencode(run_id)}
+    variables = {b"AIR_RUN_ID=" + os.fsencode(run_id)}
     if attempt is not None:
-        marks.add(b"AIR_ATTEMPT=%d" % attempt)
+        variables.add(b"AIR_ATTEMPT=%d" % attempt)
+
+    def belongs(pid: int) -> bool:
+        return variables <= _environment(pid) or (is_marked(pid, run_id, attempt) and lives(pid))
+
     spared = exclude | _ourselves()
     killed: set[Identity] = set()
     deadline = time.monotonic() + _PATIENCE_S
-    while found := kill_all(lambda: _members(marks, spared)):
+    while found := kill_all(lambda: _members(belongs, spared)):
         killed |= found
         if time.monotonic() > deadline:
             break  # the kernel holds them (a dead network disk): they die when it lets go
@@ -39,14 +46,14 @@ def sweep(run_id: str, *, attempt: int | None = None, exclude: frozenset[int] = 
     return len(killed)
 
 
-def _members(marks: set[bytes], spared: frozenset[int]) -> list[Identity]:
+def _members(belongs: Callable[[int], bool], spared: frozenset[int]) -> list[Identity]:
     found = [
         (pid, started)
         for pid in all_pids()
         if pid not in spared
-        and marks <= _environment(pid)
+        and belongs(pid)
         and (started := start_ticks(pid)) is not None
-        and marks <= _environment(pid)  # again: now it is the process with that start
+        and belongs(pid)  # again: now it is the process with that start
     ]
     below = descendants(*(pid for pid, _ in found)) if found else []
     return [process for process in dict.fromkeys(found + below) if process[0] not in spared]

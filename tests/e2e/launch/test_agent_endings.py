@@ -186,6 +186,18 @@ def test_a_sweep_ends_what_a_killed_agent_left(host: AgentHost) -> None:
     assert sweep(host.run_id) == 0
 
 
+def test_a_sweep_finds_a_daemon_that_emptied_its_environment(host: AgentHost) -> None:
+    agent = host.start(f"(env -i setsid ./sleeper &) ; {UNTIL_UP}; echo ready; exec sleep 60")
+    agent.said("ready")
+    agent.process.kill()
+    agent.process.wait()
+    assert sweep(host.run_id, attempt=1) == 0
+    begun = time.monotonic()
+    sweep(host.run_id, attempt=0)
+    assert time.monotonic() - begun < 1.5  # the dead that nobody has read yet are not waited for
+    assert host.left_over() == []
+
+
 def _pids(host: AgentHost) -> frozenset[int]:
     """Every process whose environment names the run."""
     pids = set()
