@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
+from airlane.store.disk import make_private_folder
+
 # A dead holder changes no file name, so the queue is looked at afresh this often.
 FULL_LOOK_EVERY_S = 0.5
 _LOWEST_PRIORITY = 999
@@ -57,9 +59,10 @@ class Pool:
         return Ticket(self, name, stage, descriptor)
 
     def _make_folders(self) -> None:
+        make_private_folder(self.folder.parent)
         for folder in (self.folder, self.queue, self.folder / "slots"):
             if not folder.is_dir():
-                folder.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(exist_ok=True)
                 folder.chmod(self._folder_mode)
 
     def _open(self, path: Path) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from airlane import __version__
+
+_STANDARD = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -13,6 +16,18 @@ def main(argv: list[str] | None = None) -> int:
     if words == ["--version"]:
         print(f"airlane {__version__}")
         return 0
+    _open_missing_streams()
     from airlane.cli.dispatch import dispatch
 
     return dispatch(words)
+
+
+def _open_missing_streams() -> None:
+    """Put /dev/null where the caller closed a standard stream (`air run >&-`), before a file of ours gets its number.
+
+    The supervisor puts its own files at these numbers: a lock there would be lost.
+    """
+    for descriptor, (name, mode) in enumerate(_STANDARD):
+        if getattr(sys, name) is None:  # Python's way to say that it is closed
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 (for the whole process)

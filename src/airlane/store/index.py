@@ -6,6 +6,7 @@ left out.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -76,12 +77,14 @@ class RunIndex:
             return
         try:
             self._insert(rows)
-        except sqlite3.OperationalError:
-            return  # locked, or no space: the next reader saves them
+        except (sqlite3.OperationalError, OSError):
+            return  # locked, read-only, or no space: the next reader saves them
         except sqlite3.DatabaseError:
             self._path.unlink(missing_ok=True)  # damaged: the next reader starts it anew
 
     def _insert(self, rows: list[tuple[object, ...]]) -> None:
+        # SQLite gives its other files the mode of this one.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         with self._open() as connection, connection:
             connection.execute(_TABLE)
             connection.executemany(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * 9)})", rows)  # noqa: S608
