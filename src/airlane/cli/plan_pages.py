@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airlane.cli.run_words import compute_words, git_words, place_words, short_digest
 from airlane.cli.screen import Look
-from airlane.cli.words import clip, count, pad, size, width
+from airlane.cli.words import count, size
 
 if TYPE_CHECKING:
     from airlane.api import RunPlan
@@ -30,8 +30,7 @@ def check_marks(plan: RunPlan, look: Look) -> list[str]:
     environment = plan.environment
     added = f"+{len(environment.dependencies)}" if environment.dependencies else ""
     lines.append(_mark(look, "environment", f"{environment.base}{added}", _environment_state(plan)))
-    lines += [f"{look.warn} {warning}" for warning in plan.warnings]
-    return [clip(line, look.columns) if look.columns and not look.colour else line for line in lines]
+    return [*lines, *(f"{look.warn} {warning}" for warning in plan.warnings)]
 
 
 def dry_run_page(plan: RunPlan, look: Look) -> str:
@@ -118,21 +117,21 @@ def _environment_state(plan: RunPlan) -> str:
 
 def _mark(look: Look, label: str, name: str, text: str, *, mark: str | None = None) -> str:
     """Columns like those of the other marks; a long label pushes its text to the right."""
-    head = pad(label, _LABEL + 1 + _NAME) if not name else f"{pad(label, _LABEL)} {pad(name, _NAME)}"
+    head = f"{label:<{_LABEL + 1 + _NAME}}" if not name else f"{label:<{_LABEL}} {name:<{_NAME}}"
     return f"{mark or look.ok} {head}  {text}"
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:
     first, *rest = lines or [""]
     indent = " " * (_SECTION + 2)
-    return ["", f"{pad(title, _SECTION)}  {first}", *(f"{indent}{line}".rstrip() for line in rest)]
+    return ["", f"{title:<{_SECTION}}  {first}", *(f"{indent}{line}".rstrip() for line in rest)]
 
 
 def _wrapped(words: Sequence[str], columns: int) -> list[str]:
     """Words in lines that fit beside a section's title; a word is never cut."""
     lines: list[str] = []
     for word in words:
-        if lines and width(lines[-1]) + 2 + width(word) <= columns - _SECTION - 2:
+        if lines and len(lines[-1]) + 2 + len(word) <= columns - _SECTION - 2:
             lines[-1] += f"  {word}"
         else:
             lines.append(word)

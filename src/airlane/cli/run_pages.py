@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from airlane.cli.layout import hanging, table
 from airlane.cli.run_words import (
     cause_lines,
     cause_words,
@@ -17,14 +18,13 @@ from airlane.cli.run_words import (
     status_words,
 )
 from airlane.cli.screen import Look
-from airlane.cli.words import ago, clip, count, duration, local_time, pad, size, width
+from airlane.cli.words import ago, count, duration, local_time, size
 from airlane.store.records import Attempt
 from airlane.store.runs import RunView
 from airlane.store.states import State
 
 _LABEL = 13
 _LIST_HEADINGS = ("RUN", "EXPERIMENT", "STATUS", "STARTED", "DURATION", "COMPUTE", "WHERE")
-_NARROWEST_EXPERIMENT = 12
 
 
 def verdict(view: RunView, look: Look, now: float) -> str:
@@ -50,7 +50,7 @@ def verdict(view: RunView, look: Look, now: float) -> str:
 def get_page(view: RunView, look: Look, now: float, *, workload: str | None = None) -> str:
     """Everything about one run."""
     record = view.record
-    rows = [
+    above = (
         ("run", f"{look.paint(record.id, 'bold')}  {record.experiment_name}"),
         ("status", "  ".join(part for part in (painted_state(view.state, look), status_words(view)) if part)),
         ("submitted", _times(view, now)),
@@ -58,12 +58,13 @@ def get_page(view: RunView, look: Look, now: float, *, workload: str | None = No
         ("compute", _compute(view)),
         ("code", _code(view)),
         ("environment", environment_words(record.environment)),
-        *_attempt_rows(view, look, now),
+    )
+    below = (
         ("metrics", _mlflow_url(view) or ""),
         ("rerun of", record.rerun_of or ""),
         ("files", home_relative(view.paths.root)),
-    ]
-    lines = [f"{label:<{_LABEL}}{text}" for label, text in rows if text]
+    )
+    lines = [*_rows(above, look), *_attempt_lines(view, look, now), *_rows(below, look)]
     if view.cause is not None and view.state in (State.FAILED, State.TIMEDOUT):
         lines += ["", *cause_lines(view.cause, record.id, look, indent="")]
     notes = [f"{look.warn} {warning}" for warning in record.warnings]
@@ -75,30 +76,17 @@ def get_page(view: RunView, look: Look, now: float, *, workload: str | None = No
 
 def run_table(views: Sequence[RunView], look: Look, now: float) -> str:
     """The table of `air list`; on a terminal, names are cut so that it fits."""
-    rows = [_list_row(view, now) for view in views]
-    widths = [max(width(row[column]) for row in (_LIST_HEADINGS, *rows)) for column in range(len(_LIST_HEADINGS))]
-    if look.columns is not None:
-        too_wide = sum(widths) + 2 * (len(widths) - 1) - look.columns
-        widths[1] = max(min(_NARROWEST_EXPERIMENT, widths[1]), widths[1] - max(0, too_wide))
-    lines = [look.paint("  ".join(_cells(_LIST_HEADINGS, widths)).rstrip(), "dim")]
-    for view, row in zip(views, rows, strict=True):
-        cells = _cells(row, widths)
-        cells[2] = painted_state(view.state, look) + " " * (widths[2] - len(view.state))
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    rows = [_list_row(view, look, now) for view in views]
+    return table(_LIST_HEADINGS, rows, look, shrinks=_LIST_HEADINGS.index("EXPERIMENT"))
 
 
-def _cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [pad(clip(text, columns), columns) for text, columns in zip(row, widths, strict=True)]
-
-
-def _list_row(view: RunView, now: float) -> tuple[str, ...]:
+def _list_row(view: RunView, look: Look, now: float) -> tuple[str, ...]:
     record = view.record
     took = view.duration_s(now)
     return (
         record.id,
         record.experiment_name,
-        view.state,
+        painted_state(view.state, look),
         ago(now - (view.started_at or record.submitted_at)),
         duration(took) if took is not None else "-",
         compute_words(record.accelerators, record.accelerator_type),
@@ -146,18 +134,24 @@ def _code(view: RunView) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def _attempt_rows(view: RunView, look: Look, now: float) -> list[tuple[str, str]]:
+def _rows(rows: Sequence[tuple[str, str]], look: Look) -> list[str]:
+    shown = (hanging(f"{label:<{_LABEL}}", text, look, indent=_LABEL) for label, text in rows if text)
+    return [line for lines in shown for line in lines]
+
+
+def _attempt_lines(view: RunView, look: Look, now: float) -> list[str]:
     if len(view.attempts) <= 1:
         return []
     longest = max(len(state) for state in State)
-    rows: list[tuple[str, str]] = []
+    lines: list[str] = []
     for attempt in view.attempts:
-        state = attempt.state or State.RUNNING
+        label = "" if lines else "attempts"
         took = duration((attempt.ended_at or now) - attempt.started_at)
-        shown = painted_state(state, look, columns=longest)
-        why = _attempt_cause(attempt)
-        rows.append(("" if rows else "attempts", f"{attempt.number}  {shown}  {took:<8}  {why}".rstrip()))
-    return rows
+        shown = painted_state(attempt.state or State.RUNNING, look, columns=longest)
+        before, after = f"{label:<{_LABEL}}{attempt.number}  ", f"  {took:<8}  "
+        indent = len(before) + longest + len(after)
+        lines += hanging(f"{before}{shown}{after}", _attempt_cause(attempt), look, indent=indent)
+    return [line.rstrip() for line in lines]
 
 
 def _attempt_cause(attempt: Attempt) -> str:

@@ -6,22 +6,13 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO, cast
 
 DEFAULT_COLUMNS = 80
-_ASCII = str.maketrans(
-    {
-        "✓": "+",
-        "✗": "x",
-        "·": "-",
-        "×": "x",
-        "…": "...",
-        "–": "-",
-        "—": "-",
-        "→": "->",
-        **dict.fromkeys("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*"),
-    }
-)
+# One character for one: columns keep their width.
+_ASCII = str.maketrans({"✓": "+", "✗": "x", "·": "-", "×": "x", "…": "~", "–": "-", "—": "-", "→": ">"})
+# Marks are shown before the run's supervisor is forked, and rich must wait until then: its import takes 0.1 s, a third
+# of the time to the first line of a short run. So the colour of a word is written here, and layouts are rich's.
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -53,14 +44,26 @@ class Look:
 PLAIN = Look()
 
 
+class _Ascii:
+    """A stream in an encoding without our marks: each becomes a character of ASCII."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(text.translate(_ASCII))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class Screen:
-    """The two streams of a command. `out_look` and `err_look` say how each may be written to."""
+    """Where a command writes. `live` says whether a line on stderr may be rewritten."""
 
     def __init__(self, out: TextIO, err: TextIO, env: Mapping[str, str]) -> None:
-        self._out = out
-        self._err = err
-        self._out_plain = _speaks_only_ascii(out)
-        self._err_plain = _speaks_only_ascii(err)
+        self._out = out if _has_marks(out) else cast("TextIO", _Ascii(out))
+        self.err_has_marks = _has_marks(err)
+        self.err = err if self.err_has_marks else cast("TextIO", _Ascii(err))
         self.out_look = _look(out, env)
         self.err_look = _look(err, env)
         self.live = err.isatty() and env.get("TERM") != "dumb"
@@ -78,7 +81,7 @@ class Screen:
 
     def show(self, text: str) -> None:
         """A line (or several) of the result, on stdout."""
-        self._out.write((text.translate(_ASCII) if self._out_plain else text) + "\n")
+        self._out.write(text + "\n")
         self._out.flush()
 
     def show_bytes(self, chunk: bytes) -> None:
@@ -92,16 +95,16 @@ class Screen:
         self.write_err(text + "\n")
 
     def write_err(self, text: str) -> None:
-        self._err.write(text.translate(_ASCII) if self._err_plain else text)
-        self._err.flush()
+        self.err.write(text)
+        self.err.flush()
 
 
-def _speaks_only_ascii(stream: TextIO) -> bool:
+def _has_marks(stream: TextIO) -> bool:
     try:
         "✓✗⠋×·…".encode(stream.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        return True
-    return False
+        return False
+    return True
 
 
 def _look(stream: TextIO, env: Mapping[str, str]) -> Look:

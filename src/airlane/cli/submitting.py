@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from airlane.cli.command import Context
 from airlane.cli.envelope import event_line
-from airlane.cli.live import LiveLine
+from airlane.cli.live import StillLine
 from airlane.errors import EXIT_FAILED, EXIT_OK
 from airlane.store.states import State
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 def submitted(submit: Callable[[Callable[[str, str], None]], Run], context: Context, *, watch: bool) -> Run:
     """Submit, showing the steps on the way, and tell the run's id. `submit` is given a listener for its progress."""
-    # No thread may run here: the supervisor is forked from this process.
-    line = LiveLine(context.screen, tick=False)
+    line = StillLine(context.screen)
     try:
         run = submit(line.update)
     finally:

@@ -83,7 +83,7 @@ class TextWatch:
             for line in retry_lines(self._run.view(), detail):
                 self._screen.say(f"{self._screen.err_look.warn} {line}")
         elif phase is not None and not self._log_begun:  # the news of a phase may come after the first line of it
-            self._line = self._line or LiveLine(self._screen, tick=True)
+            self._line = self._line or LiveLine(self._screen)
             self._line.update(phase, detail)
 
     def _end_line(self) -> None:

@@ -1,9 +1,8 @@
-"""Numbers, times and widths as people read them."""
+"""Numbers and times as people read them."""
 
 from __future__ import annotations
 
 import time
-import unicodedata
 
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
@@ -72,28 +71,3 @@ def size(count_bytes: int) -> str:
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """A number and what it counts: "1 file", "1,204 files"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def width(text: str) -> int:
-    """How many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )
-
-
-def clip(text: str, columns: int) -> str:
-    """The text in at most so many columns; what is cut off ends in "…"."""
-    if width(text) <= columns:
-        return text
-    kept = ""
-    for char in text:
-        if width(kept + char) > columns - 1:
-            break
-        kept += char
-    return f"{kept}…"
-
-
-def pad(text: str, columns: int) -> str:
-    return text + " " * (columns - width(text))

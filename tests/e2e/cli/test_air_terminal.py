@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 AIR = [sys.executable, "-m", "airlane"]
+SPINNER = "[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]"
 WORKLOAD = """\
 experiment_name: terminal
 environment: {version: host}
@@ -75,16 +77,18 @@ class Terminal:
 
 
 def test_the_live_line_is_gone_when_the_log_begins(folder: Path) -> None:
-    air = Terminal("run", str(folder / "t.yaml"), "--watch", "--override", "command=sleep 0.5; echo first; printf last")
+    waits = f"until [ -e {shlex.quote(str(folder / 'go'))} ]; do sleep 0.05; done; echo first; printf last"
+    air = Terminal("run", str(folder / "t.yaml"), "--watch", "--override", f"command={waits}")
+    air.until(f"{SPINNER}.* running · 0:01")
+    (folder / "go").touch()
     assert air.end() == 0
     begun, _, log = air.shown.partition("Ctrl-C stops watching")
     assert "\x1b[32m✓\x1b[0m environment host" in begun
     before, first, after = log.partition("first\r\n")
     assert first
-    assert before.endswith("\r\x1b[K")
-    assert re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", before)
+    assert before.endswith("\x1b[1A\x1b[2K")
     assert after.startswith("last\r\n\x1b[32m✓\x1b[0m ")
-    assert "⠋" not in after
+    assert not re.search(SPINNER, after)
 
 
 def test_ctrl_c_leaves_the_run_alone(folder: Path) -> None:

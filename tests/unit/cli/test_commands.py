@@ -336,7 +336,7 @@ def test_an_environment_that_is_there_is_not_built(air: Air) -> None:
 
 def test_the_table_of_environments_fits_80_columns() -> None:
     check_golden("env_list.txt", env_table([made_environment()], PLAIN, NOW))
-    assert env_page(made_environment(), NOW).startswith("key           51ac03d2e9aabbccddee")
+    assert env_page(made_environment(), PLAIN, NOW).startswith("key           51ac03d2e9aabbccddee")
 
 
 def test_doctor_fails_where_a_check_fails(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ import io
 import re
 from typing import TextIO
 
-from airlane.cli.live import LiveLine
+import pytest
+
+from airlane.cli.live import LiveLine, StillLine
 from airlane.cli.screen import Look, Screen
 
 
@@ -53,7 +55,7 @@ def test_no_color_and_a_dumb_terminal_are_honoured() -> None:
 def test_marks_become_ascii_where_the_encoding_has_none() -> None:
     terminal = Terminal("latin-1")
     Screen(terminal, terminal, {}).say("✓ ✗ · 8 × H100 cut…")
-    assert terminal.text() == "+ x - 8 x H100 cut...\n"
+    assert terminal.text() == "+ x - 8 x H100 cut~\n"
 
 
 def test_a_log_is_shown_byte_for_byte_and_in_order() -> None:
@@ -65,31 +67,78 @@ def test_a_log_is_shown_byte_for_byte_and_in_order() -> None:
     assert terminal.kept.getvalue() == b"before\n\xff\x00rawafter\n"
 
 
+def shown(terminal: Terminal) -> list[str]:
+    """What the live line said, one entry a painting, without colours and with * for the spinner."""
+    words = re.sub(r"\x1b\[[\d;]*m", "", terminal.text())
+    return re.findall("\\* [^\r\n\x1b]*", re.sub("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", "*", words))
+
+
 def test_the_live_line_says_what_goes_on_and_for_how_long_and_leaves_nothing() -> None:
     terminal = Terminal()
-    clock = iter([0.0, 0.0, 0.0, 12.0, 70.0, 71.0, 72.0]).__next__
-    line = LiveLine(Screen(terminal, terminal, {"COLUMNS": "40"}), tick=False, now=clock)
+    now = [0.0]
+    line = LiveLine(Screen(terminal, terminal, {"COLUMNS": "40"}), delay_s=600, now=lambda: now[0])
     line.update("queued", "2nd in line")
+    now[0] = 12.0
     line.update("queued", "1st in line")
-    line.update("starting")
+    line.begin()
     line.close()
     line.close()
+    line.begin()
     line.update("too late")
-    painted = re.sub(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", "*", terminal.text()).split("\r\x1b[K")
-    assert painted == ["", "* queued  2nd in line · 0:00", "* queued  1st in line · 0:12", "* starting · 0:01", ""]
+    assert set(shown(terminal)) == {"* queued  1st in line · 0:12"}
+    assert terminal.text().endswith("\r\x1b[1A\x1b[2K")
+    assert "\x1b[?25l" not in terminal.text()  # the cursor is never hidden
 
 
-def test_the_live_line_never_wraps() -> None:
+def test_the_clock_of_the_live_line_begins_again_with_another_phase() -> None:
     terminal = Terminal()
-    line = LiveLine(Screen(terminal, terminal, {"COLUMNS": "20"}), tick=False, now=lambda: 0.0)
+    now = [0.0]
+    line = LiveLine(Screen(terminal, terminal, {"COLUMNS": "40"}), delay_s=600, now=lambda: now[0])
+    line.update("queued", "2nd in line")
+    now[0] = 70.0
+    line.update("starting")
+    now[0] = 71.0
+    line.begin()
+    line.close()
+    assert set(shown(terminal)) == {"* starting · 0:01"}
+
+
+def test_the_live_line_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    terminal = Terminal()
+    line = LiveLine(Screen(terminal, terminal, {"COLUMNS": "20"}), delay_s=600, now=lambda: 0.0)
     line.update("environment", "downloading a package with a long name")
-    assert len(terminal.text().split("\r\x1b[K")[-1]) == 19
+    line.begin()
+    line.close()
+    assert set(shown(terminal)) == {"* environment  dow…"}
+
+
+def test_the_live_line_is_ascii_where_the_encoding_is() -> None:
+    terminal = Terminal("latin-1")
+    line = LiveLine(Screen(terminal, terminal, {"COLUMNS": "40"}), delay_s=600, now=lambda: 0.0)
+    line.update("queued")
+    line.begin()
+    line.close()
+    assert "queued - 0:00" in terminal.text()
+    assert terminal.text().isascii()
+
+
+def test_a_step_before_the_fork_is_shown_by_this_thread_alone_and_taken_away() -> None:
+    terminal = Terminal()
+    line = StillLine(Screen(terminal, terminal, {}))
+    line.update("code", "packing 10 %")
+    line.close()
+    line.close()
+    assert terminal.text() == "\r\x1b[K  code  packing 10 %\r\x1b[K"
 
 
 def test_the_live_line_says_nothing_in_a_pipe() -> None:
     stream = pipe()
-    line = LiveLine(Screen(stream, stream, {}), tick=True)
+    line = LiveLine(Screen(stream, stream, {}), delay_s=0)
     line.update("queued")
     line.close()
+    still = StillLine(Screen(stream, stream, {}))
+    still.update("code", "packing")
+    still.close()
     stream.seek(0)
     assert stream.read() == ""

@@ -61,18 +61,3 @@ def test_json_times_are_utc_with_microseconds() -> None:
     assert words.iso(1_796_034_067.25) == "2026-11-30T10:21:07.250000+00:00"
     assert words.iso(1.9999999) == "1970-01-01T00:00:02.000000+00:00"
     assert words.iso(None) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "columns", "clipped"),
-    [
-        ("abc", 3, "abc"),
-        ("abcd", 3, "ab…"),
-        ("日本語", 6, "日本語"),
-        ("日本語", 5, "日本…"),
-        ("e\u0301e\u0301", 2, "e\u0301e\u0301"),
-    ],
-)
-def test_clipping_counts_columns_not_characters(text: str, columns: int, clipped: str) -> None:
-    assert words.clip(text, columns) == clipped
-    assert words.width(clipped) <= columns

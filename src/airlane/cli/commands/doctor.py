@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from airlane.cli.command import Command, Context
 from airlane.cli.envelope import data_line
+from airlane.cli.layout import hanging
 from airlane.cli.parser import Parser
 from airlane.cli.screen import Look
-from airlane.cli.words import count, pad, width
+from airlane.cli.words import count
 from airlane.errors import EXIT_FAILED, EXIT_OK
 
 if TYPE_CHECKING:
@@ -37,16 +38,18 @@ def execute(_values: Namespace, context: Context) -> int:
 
 def doctor_page(checks: Sequence[Check], look: Look) -> str:
     """One line a check, and below it what to do where it is not well."""
-    column = max((width(check.name) for check in checks), default=0)
+    column = max((len(check.name) for check in checks), default=0)
+    indent = column + len("✓ ") + len("  ")
     lines: list[str] = []
     for check in checks:
         mark = look.warn if check.ok is None else look.ok if check.ok else look.bad
-        lines.append(f"{mark} {pad(check.name, column)}  {check.detail}".rstrip())
+        lines += hanging(f"{mark} {check.name:<{column}}  ", check.detail, look, indent=indent)
         if check.hint and not check.ok:
-            lines += [f"  {' ' * column}  {line}" for line in check.hint.splitlines()]
+            for line in check.hint.splitlines():
+                lines += hanging(" " * indent, line, look, indent=indent)
     failed = sum(check.ok is False for check in checks)
     lines += ["", f"{count(failed, 'problem')}." if failed else "Ready."]
-    return "\n".join(lines)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 COMMANDS = (

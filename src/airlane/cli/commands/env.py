@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from airlane.cli.command import Command, Context
 from airlane.cli.envelope import data_line
+from airlane.cli.layout import hanging, table
 from airlane.cli.live import LiveLine
 from airlane.cli.parser import Parser
 from airlane.cli.run_words import home_relative
 from airlane.cli.screen import Look
-from airlane.cli.words import ago, clip, count, duration, iso, local_time, pad, size, width
+from airlane.cli.words import ago, count, duration, iso, local_time, size
 from airlane.errors import EXIT_OK
 
 if TYPE_CHECKING:
@@ -41,14 +42,14 @@ def _show(values: Namespace, context: Context) -> int:
     if context.json:
         context.screen.show(data_line(_facts(info), now))
     else:
-        context.screen.show(env_page(info, now))
+        context.screen.show(env_page(info, context.screen.out_look, now))
     return EXIT_OK
 
 
 def _build(values: Namespace, context: Context) -> int:
     client = context.client()
     plan = client.plan(values.file)
-    line = LiveLine(context.screen, tick=True)
+    line = LiveLine(context.screen)
     try:
         built = client.environments.build(plan.environment, progress=lambda words: line.update("environment", words))
     finally:
@@ -90,14 +91,10 @@ def env_table(infos: Sequence[EnvironmentInfo], look: Look, now: float) -> str:
         )
         for info in infos
     ]
-    widths = [max(width(row[column]) for row in (_HEADINGS, *rows)) for column in range(len(_HEADINGS) - 1)]
-    lines = ["  ".join([*map(pad, row[:-1], widths), row[-1]]) for row in (_HEADINGS, *rows)]
-    if look.columns is not None:
-        lines = [clip(line, look.columns) for line in lines]
-    return "\n".join([look.paint(lines[0], "dim"), *lines[1:]])
+    return table(_HEADINGS, rows, look, shrinks=_HEADINGS.index("DEPENDENCIES"))
 
 
-def env_page(info: EnvironmentInfo, now: float) -> str:
+def env_page(info: EnvironmentInfo, look: Look, now: float) -> str:
     """Everything about one environment."""
     rows = [
         ("key", info.key),
@@ -110,7 +107,8 @@ def env_page(info: EnvironmentInfo, now: float) -> str:
         ("used", ago(now - info.last_used_at)),
         ("folder", home_relative(info.folder)),
     ]
-    return "\n".join(f"{label:<{_LABEL}}{text}" for label, text in rows if text)
+    shown = (hanging(f"{label:<{_LABEL}}", text, look, indent=_LABEL) for label, text in rows if text)
+    return "\n".join(line for lines in shown for line in lines)
 
 
 def _facts(info: EnvironmentInfo) -> dict[str, Any]:
