@@ -29,7 +29,7 @@ def decode(kind: type[R], data: bytes, *, source: str) -> R:
         StoreError: the data is not such a record; `source` is named.
     """
     try:
-        return typing.cast("R", _value(kind, json.loads(data)))
+        return typing.cast("R", _value(kind, json.loads(data.decode("utf-8", "surrogateescape"))))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise StoreError(f"{source} is damaged: {error}") from error
 

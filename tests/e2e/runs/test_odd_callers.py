@@ -40,5 +40,17 @@ def test_everything_in_the_home_is_private_and_the_commands_files_have_the_calle
     assert shared == [str(lane.client.get("@last").view().paths.checkpoints / "made")]
 
 
+def test_file_names_and_values_that_are_not_utf_8_survive(lane: Lane) -> None:
+    folder = os.fsencode(lane.folder) + b"/folder \xff"
+    os.mkdir(folder)
+    file = os.fsdecode(folder + b"/w \xfe.yaml")
+    Path(file).write_bytes(lane.workload('printf "%s" "$STRANGE"; basename "$CODE_SOURCE_PATH"').read_bytes())
+    lane.env |= {"STRANGE": os.fsdecode(b"\xfd"), "AIR_HOME": os.fsdecode(folder + b"/home")}
+    done = subprocess.run([str(AIR), "run", "-f", file, "--watch"], check=False, env=lane.env, capture_output=True)
+    assert (done.returncode, done.stdout) == (0, b"\xfdscratch\n")
+    assert lane.air("get", "@last").returncode == 0
+    assert lane.air("list").stdout.count("SUCCESS") == 1
+
+
 def _mode(path: Path) -> int:
     return stat.S_IMODE(os.lstat(path).st_mode)
