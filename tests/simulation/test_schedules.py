@@ -138,7 +138,7 @@ class Schedule:
         tools = Tools(
             backend=self.backend,
             workshop=workshop,
-            tracking=SimTracking(),
+            tracking=SimTracking(self.world, start_s=self.chance.choice([0.0, 0.0, 8.0, 500.0])),
             disk=self.disk,
             clock=SimClock(self.world),
             evidence=no_evidence,

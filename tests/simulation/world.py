@@ -343,8 +343,19 @@ class SimWorkshop:
 class SimTracking:
     error: str | None = None
 
+    def __init__(self, world: World, *, start_s: float) -> None:
+        self._world = world
+        self._ready_at = world.now + start_s
+
     def open(self) -> None:
         pass
+
+    def settled(self, timeout_s: float) -> bool:
+        if self._world.dark:
+            raise PowerCut
+        if self._world.now < self._ready_at:
+            self._world.advance(self._world.now + timeout_s)
+        return self._world.now >= self._ready_at
 
     def begin_attempt(self, info: AttemptInfo, timeout_s: float) -> TrackedRun | None:
         assert info.attempt >= 0

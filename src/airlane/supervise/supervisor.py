@@ -26,7 +26,8 @@ from airlane.supervise.rules import Ended, Kill, Situation, Stop, Stopping, Wait
 # How often the supervisor looks for a cancel request while nothing else happens.
 LOOK_EVERY_S = 0.2
 SHORTEST_LOOK_S = 0.001
-TRACKING_START_S = 60.0
+TRACKING_START_S = 120.0
+TRACKING_BEGIN_S = 10.0
 TRACKING_FLUSH_S = 4.0
 TRACKING_CLOSE_S = 60.0
 # With a full disk the end of a run is told as soon as there is space again; after this, readers work it out.
@@ -88,8 +89,17 @@ class Supervisor:
                 if self._canceled():
                     return State.CANCELED, self._cancel_cause()
                 self._clock.sleep(self._tools.look_every_s / 2)
+            return self._wait_for_tracking()
         except (AirError, OSError) as error:
             return State.FAILED, refused_cause(error)
+
+    def _wait_for_tracking(self) -> tuple[State, Cause] | None:
+        """A server that is only now started must not hold nodes: it is waited for before the queue."""
+        deadline = self._clock.now() + TRACKING_START_S
+        while not self._tools.tracking.settled(self._tools.look_every_s) and self._clock.now() < deadline:
+            self._update_if_changed(detail="starting the MLflow server")
+            if self._canceled():
+                return State.CANCELED, self._cancel_cause()
         return None
 
     def _attempts(self) -> Finish:
@@ -147,7 +157,7 @@ class Supervisor:
     def _run_nodes(self, number: int, allocation: Allocation) -> tuple[State, Cause]:
         places = allocation.places()
         info = attempt_info(self._record, self._paths, self._status.attempts[-1], self._tools.params)
-        tracked = self._tools.tracking.begin_attempt(info, TRACKING_START_S)
+        tracked = self._tools.tracking.begin_attempt(info, TRACKING_BEGIN_S)
         if tracked is not None:
             attempt = replace(self._status.attempts[-1], mlflow_run_id=tracked.run_id, mlflow_url=tracked.url)
             self._status = replace(self._status, attempts=(*self._status.attempts[:-1], attempt))

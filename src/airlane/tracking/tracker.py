@@ -36,6 +36,10 @@ class NoTracker:
 
     def open(self) -> None: ...
 
+    def settled(self, timeout_s: float) -> bool:
+        del timeout_s
+        return True
+
     def begin_attempt(self, info: AttemptInfo, timeout_s: float) -> TrackedRun | None:
         del info, timeout_s
         return None
@@ -75,11 +79,16 @@ class Tracker:
         self._thread: threading.Thread | None = None
         self._current: Entry | None = None
         self._closing = False
+        self.first_answer = threading.Event()
 
     def open(self) -> None:
         """Start: the server is looked for, or started, while the environment is built."""
         self._thread = threading.Thread(target=self._worker.run, name="tracking", daemon=True)
         self._thread.start()
+
+    def settled(self, timeout_s: float) -> bool:
+        """Whether it is known if there is a server to record in; waits for that no longer than this."""
+        return self.first_answer.wait(timeout_s)
 
     def begin_attempt(self, info: AttemptInfo, timeout_s: float) -> TrackedRun | None:
         """Create the attempt's MLflow run; None when tracking is down or slow (`error` says why).
@@ -210,6 +219,7 @@ class _Worker:
             self._target = self._make_target()
         if self._mlflow is None or self._target.lost():
             self._mlflow = self._connect(self._target)
+            self._tracker.first_answer.set()
         try:
             for entry in self._entries:
                 entry.advance(self._mlflow)
@@ -249,6 +259,8 @@ class _Worker:
         self._retry_at = time.monotonic() + RETRY_AFTER_S[min(self._failures, len(RETRY_AFTER_S) - 1)]
         self._failures += 1
         self._report(problem)
+        if for_good or self._failures >= PATIENT_FAILURES:
+            self._tracker.first_answer.set()
 
     def _report(self, problem: str | None) -> None:
         self._tracker.error = "; ".join([*([problem] if problem else []), *self._refusals]) or None
