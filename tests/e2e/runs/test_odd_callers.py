@@ -42,7 +42,7 @@ def test_everything_in_the_home_is_private_and_the_commands_files_have_the_calle
 
 def test_file_names_and_values_that_are_not_utf_8_survive(lane: Lane) -> None:
     folder = os.fsencode(lane.folder) + b"/folder \xff"
-    os.mkdir(folder)
+    Path(os.fsdecode(folder)).mkdir()
     file = os.fsdecode(folder + b"/w \xfe.yaml")
     Path(file).write_bytes(lane.workload('printf "%s" "$STRANGE"; basename "$CODE_SOURCE_PATH"').read_bytes())
     lane.env |= {"STRANGE": os.fsdecode(b"\xfd"), "AIR_HOME": os.fsdecode(folder + b"/home")}
