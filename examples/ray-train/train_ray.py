@@ -1,8 +1,8 @@
 """Teach a language model to answer questions, on every accelerator of a Ray cluster, with Ray Train and DDP.
 
 Where the cluster has GPUs it fine-tunes a model of the hub. Where it has none it needs no network either: it trains a
-small Qwen2 from scratch on the docstrings of the Python standard library. `python train_ray.py --help` lists what can
-be changed. The command in train.yaml starts the cluster; without one, Ray starts its own on this machine.
+small Qwen2 from scratch on the docstrings of the Python standard library. The command in train.yaml starts the cluster;
+without one, Ray starts its own on this machine.
 
 Tensor names end in their shape: B examples, T tokens, V words of the vocabulary.
 """
@@ -10,13 +10,12 @@ Tensor names end in their shape: B examples, T tokens, V words of the vocabulary
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
@@ -28,50 +27,23 @@ import ray.train.torch
 import torch
 import torch.distributed
 from instructions import encode, load_pairs, prompt, train_tokenizer
+from progress import Progress
+from settings import ON_GPUS, TINY, Settings, given_settings
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, DistributedSampler
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, Qwen2Config
 
-TINY = "tiny"  # the model that is made here rather than downloaded
 IGNORED = -100  # the label that the loss leaves out
 SAMPLE = prompt("What does shutil.copy(src, dst) do?")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What to train, on what, for how long; each field is a flag. `batch_size` counts examples per worker."""
-
-    model: str = TINY
-    dataset: str = "docstrings"
-    steps: int = 120
-    batch_size: int = 16
-    max_tokens: int = 128
-    learning_rate: float = 4e-3
-    warmup_steps: int = 10
-    log_every: int = 10
-    checkpoint_every: int = 60
-    seed: int = 0
-
-
-ON_GPUS = Settings(
-    model="Qwen/Qwen2.5-3B",
-    dataset="tatsu-lab/alpaca",
-    steps=200,
-    batch_size=4,
-    max_tokens=1024,
-    learning_rate=1e-5,
-    warmup_steps=20,
-    checkpoint_every=100,
-)
-
-
 def main() -> None:
-    flags = parse_flags()
+    given = given_settings()
     ray.init(logging_level="warning")
     kind, workers = wait_for_cluster()
     print(f"Ray cluster ready: {workers} {kind}(s)", flush=True)
 
-    settings = replace(ON_GPUS if kind == "GPU" else Settings(), **flags)
+    settings = replace(ON_GPUS if kind == "GPU" else Settings(), **given)
     tokenizer, examples = prepare_data(settings)
     print(f"{len(examples):,} examples from {settings.dataset}, vocabulary of {len(tokenizer):,}", flush=True)
 
@@ -81,7 +53,7 @@ def main() -> None:
         scaling_config=ray.train.ScalingConfig(num_workers=workers, use_gpu=kind == "GPU"),
         run_config=ray.train.RunConfig(
             # A second attempt of the run finds this folder again, and continues from the last checkpoint in it.
-            storage_path=str(Path(os.environ.get("AIR_CHECKPOINT_DIR", "checkpoints")).resolve()),
+            storage_path=os.environ.get("AIR_CHECKPOINT_DIR") or tempfile.mkdtemp(),
             name="ray-train",
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=1),
             callbacks=[Progress(settings)],
@@ -91,16 +63,6 @@ def main() -> None:
     result = trainer.fit()
     print(f"\n{SAMPLE}{result.return_value}\n")
     print(f"model saved in {result.checkpoint.path}", flush=True)
-
-
-def parse_flags() -> dict[str, Any]:
-    """The settings given on the command line."""
-    parser = argparse.ArgumentParser(description="Train a language model with Ray Train.")
-    for field in fields(Settings):
-        flag = f"--{field.name.replace('_', '-')}"
-        default = f"{field.default} (with GPUs: {getattr(ON_GPUS, field.name)})"
-        parser.add_argument(flag, type=type(field.default), default=argparse.SUPPRESS, help=default)
-    return vars(parser.parse_args())
 
 
 def wait_for_cluster(timeout_s: float = 120) -> tuple[str, int]:
@@ -124,41 +86,6 @@ def prepare_data(settings: Settings) -> tuple[PreTrainedTokenizerBase, list[list
     pairs = load_pairs(settings.dataset)
     tokenizer = train_tokenizer(pairs) if settings.model == TINY else AutoTokenizer.from_pretrained(settings.model)
     return tokenizer, encode(pairs, tokenizer, settings.max_tokens)
-
-
-class Progress(ray.train.UserCallback):
-    """Prints and records what the workers report, in Ray Train's controller: no training step waits for MLflow."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        # The runtime opens an MLflow run for every attempt, names it here and closes it; elsewhere there is none.
-        self.mlflow_run_id = os.environ.get("MLFLOW_RUN_ID")
-        self.params_recorded = False
-
-    def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:  # noqa: ARG002
-        values = dict(metrics[0])
-        step = values.pop("step")
-        print(
-            f"step {step:>{len(str(self.settings.steps))}}/{self.settings.steps}  loss {values['loss']:.3f}"
-            f"  lr {values['learning_rate']:.1e}  {values['tokens_per_s']:,.0f} tokens/s",
-            flush=True,
-        )
-        if self.mlflow_run_id:
-            self.record(step, values)
-
-    def record(self, step: int, values: dict[str, float]) -> None:
-        """Send to MLflow; a server that does not answer ends the recording, never the training."""
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-        import mlflow
-
-        try:
-            if not self.params_recorded:
-                mlflow.log_params(asdict(self.settings), run_id=self.mlflow_run_id)
-                self.params_recorded = True
-            mlflow.log_metrics(values, step=step, run_id=self.mlflow_run_id)
-        except mlflow.MlflowException as error:
-            print(f"metrics are no longer recorded: {error}", flush=True)
-            self.mlflow_run_id = None
 
 
 def train_on_one_worker(config: dict[str, Any]) -> str | None:
