@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from airlane.errors import BackendError
 
 _MOST_DESCRIPTORS = 1 << 16
 
@@ -16,23 +19,51 @@ def detach(body: Callable[[], None], *, log: Path, keep: tuple[int, ...]) -> Non
 
     Every descriptor but those in `keep` is closed in it, so that no pipe of the caller stays open. The fork spares the
     start of another interpreter; the caller must have no other thread.
+
+    Raises:
+        BackendError: no process could be started.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    child = os.fork()
-    if child:
-        os.waitpid(child, 0)
-        return
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # a closed pipe, a closed file, none at all
+            stream.flush()
     try:
-        os.setsid()
-        if os.fork():
-            os._exit(0)
-        _become_daemon(log, keep)
-        code = _run(body)
+        child = os.fork()
+    except OSError as error:
+        raise _no_process(error.errno) from error
+    if child:
+        _check_started(child)
+        return
+    code = 1
+    try:
+        code = _detached(body, log, keep)
     except BaseException:  # noqa: BLE001 (nothing of the caller's stack may run in the child)
         _print_traceback()
-        code = 1
-    os._exit(code)
+    finally:
+        os._exit(code)
+
+
+def _check_started(child: int) -> None:
+    with contextlib.suppress(ChildProcessError):  # the caller ignores SIGCHLD: then nobody is told
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code:
+            raise _no_process(abs(code))
+
+
+def _no_process(number: int | None) -> BackendError:
+    return BackendError(f"the supervisor could not be started: {os.strerror(number or 0)}", hint="ulimit -u")
+
+
+def _detached(body: Callable[[], None], log: Path, keep: tuple[int, ...]) -> int:
+    """In the first child: fork once more, and run the body in the second."""
+    os.setsid()
+    try:
+        if os.fork():
+            return 0
+    except OSError as error:
+        return error.errno or 1
+    _become_daemon(log, keep)
+    return _run(body)
 
 
 def _become_daemon(log: Path, keep: tuple[int, ...]) -> None:
@@ -40,7 +71,7 @@ def _become_daemon(log: Path, keep: tuple[int, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     null = os.open(os.devnull, os.O_RDONLY)
-    out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    out = _open_log(log)
     os.dup2(null, 0)
     os.dup2(out, 1)
     os.dup2(out, 2)
@@ -53,14 +84,19 @@ def _become_daemon(log: Path, keep: tuple[int, ...]) -> None:
     os.chdir("/")
 
 
+def _open_log(log: Path) -> int:
+    try:
+        return os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)  # a full disk: the run matters more than our own words
+
+
 def _run(body: Callable[[], None]) -> int:
     try:
         body()
     except Exception:  # noqa: BLE001 (the log is where the cause of a supervisor's own fault is looked for)
         _print_traceback()
         return 1
-    finally:
-        sys.stdout.flush()
     return 0
 
 

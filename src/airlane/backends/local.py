@@ -12,15 +12,19 @@ from airlane.backends.base import Allocation, Compute, Liveness
 from airlane.backends.detach import detach
 from airlane.backends.local_allocation import LocalAllocation, end_agents
 from airlane.backends.slots import Pool, Stage, Ticket
-from airlane.errors import CapacityError, ConfigError
+from airlane.errors import BackendError, CapacityError, ConfigError
 from airlane.store.paths import Home, RunPaths
 from airlane.store.records import RunRecord
-from airlane.store.runs import NewRun, supervisor_lives
+from airlane.store.runs import NewRun
+from airlane.store.supervisor_lock import is_held
 
 if TYPE_CHECKING:
     from airlane.launch.nvml import Gpu
 
 DEFAULT_SIMULATED_SLOTS = 64
+# One for all users of the machine, whatever their TMPDIR: otherwise two would be given the same GPU.
+GPU_POOL = Path("/tmp/airlane-gpus")  # noqa: S108 (see slots.py on what is done about others who write there)
+_LIVENESS = {True: Liveness.ALIVE, False: Liveness.DEAD, None: Liveness.UNKNOWN}
 _OPTIONS = {"simulated_slots": int}
 
 
@@ -35,7 +39,7 @@ class LocalBackend:
         for key, value in options.items():
             if key not in _OPTIONS:
                 raise ConfigError(f"the local backend has no option {key!r}", hint=f"options: {', '.join(_OPTIONS)}")
-            if not isinstance(value, _OPTIONS[key]) or value < 1:
+            if not isinstance(value, _OPTIONS[key]) or isinstance(value, bool) or value < 1:
                 raise ConfigError(f"{key} must be a whole number above 0, not {value!r}")
         self._simulated_slots: int = options.get("simulated_slots", DEFAULT_SIMULATED_SLOTS)
 
@@ -67,13 +71,18 @@ class LocalBackend:
             finally:
                 ticket.leave()
 
-        detach(body, log=run.paths.supervisor_log, keep=(run.lock, ticket.descriptor))
-        del self._tickets[run.record.id]
+        try:
+            detach(body, log=run.paths.supervisor_log, keep=(run.lock, ticket.descriptor))
+        except BackendError:
+            ticket.leave()
+            raise
+        finally:
+            del self._tickets[run.record.id]
         ticket.forget()
         os.close(run.lock)
 
     def poll(self, runs: Sequence[RunPaths]) -> Mapping[str, Liveness]:
-        return {run.id: Liveness.ALIVE if supervisor_lives(run) else Liveness.DEAD for run in runs}
+        return {run.id: _LIVENESS[is_held(run.lock)] for run in runs}
 
     def sweep(self, run: RunPaths) -> None:
         end_agents(run)
@@ -99,10 +108,7 @@ class LocalBackend:
         if is_cpu(run.accelerator_type):
             # Several nodes on one machine share its cores; a run larger than the machine takes all of it.
             return Pool(slots / "cpu", _numbers(usable_cores())), min(asked, usable_cores())
-        import tempfile
-
-        visible = tuple(gpu.uuid for gpu in visible_gpus())
-        return Pool(Path(tempfile.gettempdir()) / "airlane-gpus", visible, shared=True), asked
+        return Pool(GPU_POOL, tuple(gpu.uuid for gpu in visible_gpus()), shared=True), asked
 
 
 def is_cpu(accelerator_type: str) -> bool:
@@ -112,10 +118,15 @@ def is_cpu(accelerator_type: str) -> bool:
 def usable_cores() -> int:
     """The cores this process may use: affinity, and the control group's quota rounded down, but at least one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, _quota_cores() or cores))
+    quota = quota_cores()
+    return max(1, cores if quota is None else min(cores, quota))
 
 
-def _quota_cores(root: Path = Path("/sys/fs/cgroup")) -> int | None:
+def quota_cores(root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """The whole cores that the control group may use; None without a limit. 0 is less than one.
+
+    Source: cgroups(7), cpu.max of version 2 and cpu.cfs_quota_us of version 1.
+    """
     with contextlib.suppress(OSError, ValueError):
         quota, period = (root / "cpu.max").read_text().split()
         return None if quota == "max" else int(quota) // int(period)

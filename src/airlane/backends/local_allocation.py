@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from airlane import launch
@@ -17,15 +18,16 @@ from airlane.backends.base import NodePlace, NodeReport, Waiting
 from airlane.backends.slots import Ticket
 from airlane.launch.order import Order
 from airlane.launch.sweep import sweep
-from airlane.store import codec
 from airlane.store.paths import RunPaths
-from airlane.store.records import NodeRecord, RunRecord
+from airlane.store.records import RunRecord
+from airlane.store.runs import read_node_record
 
 AGENT_MAIN = Path(launch.__file__).with_name("__main__.py")
 ADDRESS = "127.0.0.1"
 # An agent that lost its supervisor stops its command within its orphan grace; then it is ended.
 ORPHANS_PATIENCE_S = 5.0
 _KILLED_PATIENCE_S = 10.0
+_UNKILLABLE_PATIENCE_S = 2.0
 _FIRST_IN_LINE_LOOK_S = 0.02
 _PORTS_TOGETHER = 4
 
@@ -53,6 +55,7 @@ class LocalAllocation:
         self._words = words
         self._agents: dict[int, subprocess.Popen[bytes]] = {}
         self._waiting: Waiting | None = None
+        self._live: tuple[int, ...] = ()
 
     def waiting(self) -> Waiting | None:
         position = self._ticket.take(self._count, on_stale=self._sweep_run)
@@ -84,26 +87,28 @@ class LocalAllocation:
         self._agents[order.node_rank] = subprocess.Popen(
             [sys.executable, "-I", "-S", AGENT_MAIN, path],
             stdin=subprocess.PIPE,
+            bufsize=0,  # what a dead agent did not read must not be written again when the pipe is closed
             env={**os.environ, "AIR_KEEP_FDS": ",".join(str(descriptor) for descriptor in keep)},
             pass_fds=keep,
             start_new_session=True,
         )
+        self._live = (*self._live, order.node_rank)
 
     def look(self) -> tuple[NodeReport, ...]:
-        return tuple(self._report(node, agent) for node, agent in sorted(self._agents.items()))
+        reports = tuple(self._report(node, agent) for node, agent in sorted(self._agents.items()))
+        self._live = tuple(report.node for report in reports if report.agent_alive)
+        return reports
 
     def _report(self, node: int, agent: subprocess.Popen[bytes]) -> NodeReport:
         # Alive is asked first: an agent that ends after this has written its record before the next look.
         alive = agent.poll() is None
-        record = codec.read(NodeRecord, self._paths.node_record(attempt=self._attempt, node=node))
-        return NodeReport(node, alive, record)
+        return NodeReport(node, alive, read_node_record(self._paths, attempt=self._attempt, node=node))
 
     def stop(self, node: int) -> None:
         agent = self._agents[node]
         if agent.poll() is None and agent.stdin is not None:
             with contextlib.suppress(BrokenPipeError):  # it has just ended: there is nothing left to stop
                 agent.stdin.write(b"stop\n")
-                agent.stdin.flush()
 
     def kill(self, node: int) -> None:
         agent = self._agents[node]
@@ -112,12 +117,16 @@ class LocalAllocation:
         sweep(self._run.id, attempt=self._attempt)
 
     def wait(self, timeout_s: float) -> None:
+        self._ticket.touch()
         if not self._agents:
             first = self._waiting is None or self._waiting.position == 1
             time.sleep(min(timeout_s, _FIRST_IN_LINE_LOOK_S) if first else timeout_s)
             return
-        live = [agent.pid for agent in self._agents.values() if agent.poll() is None]
-        _wait_for_any(live, timeout_s)
+        live = [self._agents[node] for node in self._live]
+        if not live:
+            time.sleep(timeout_s)
+        elif all(agent.poll() is None for agent in live):  # none has ended since the last look
+            _wait_for_any([agent.pid for agent in live], timeout_s)
 
     def release(self) -> None:
         for agent in self._agents.values():
@@ -160,20 +169,22 @@ def _is_free(address: str, port: int) -> bool:
 
 def end_agents(run: RunPaths) -> None:
     """End what a dead supervisor left: its agents end by themselves, or are ended; then so are the run's processes."""
-    deadline = time.monotonic() + ORPHANS_PATIENCE_S
+    begun = time.monotonic()
     pause_s = 0.01
     while agents := tuple(_agents_of(run)):
-        if time.monotonic() > deadline:
+        waited_s = time.monotonic() - begun
+        if waited_s > ORPHANS_PATIENCE_S:
             for pid in agents:
                 _kill(pid)
+        if waited_s > ORPHANS_PATIENCE_S + _UNKILLABLE_PATIENCE_S:
+            break  # the kernel holds them (a dead network disk): they die when it lets go
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, 0.1)
     sweep(run.id)
 
 
 def _agents_of(run: RunPaths) -> Iterator[int]:
-    """The agents of a run, found by the order on their command line: they may not have written a record yet."""
-    mark = os.fsencode(run.attempts) + b"/"
+    """The agents of a run, found by their command line: they may not have written a record yet."""
     for name in os.listdir("/proc") if sys.platform == "linux" else []:  # noqa: PTH208
         if name.isdigit():
             try:
@@ -181,8 +192,17 @@ def _agents_of(run: RunPaths) -> Iterator[int]:
                 zombie = b") Z " in Path("/proc", name, "stat").read_bytes()
             except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
-            if not zombie and any(argument.startswith(mark) for argument in arguments):
+            if not zombie and is_agent(arguments, run):
                 yield int(name)
+
+
+def is_agent(arguments: Sequence[bytes], run: RunPaths) -> bool:
+    """Whether this is the command line of an agent of the run: our script, then an order (a `tail` of a log is not)."""
+    under = os.fsencode(run.attempts) + b"/"
+    return any(
+        script.endswith(b"/airlane/launch/__main__.py") and order.startswith(under) and order.endswith(b".order.json")
+        for script, order in itertools.pairwise(arguments)
+    )
 
 
 def _kill(pid: int) -> None:
@@ -211,6 +231,8 @@ def _wait_for_any(pids: list[int], timeout_s: float) -> None:
             descriptors.append(os.pidfd_open(pid))
             poller.register(descriptors[-1], select.POLLIN)
         poller.poll(timeout_s * 1000)
+    except OSError:  # no descriptor left: look again soon
+        time.sleep(min(timeout_s, 0.05))
     finally:
         for descriptor in descriptors:
             os.close(descriptor)

@@ -3,7 +3,10 @@
 A slot is a file that its holder keeps flock-ed; so is a place in the queue (a ticket). The kernel frees both when the
 last process that holds them is gone, whatever ended it. Everything that decides is done under the pool's lock.
 
-    <pool>/lock  <pool>/slots/<name> ...  <pool>/queue/<priority>-<time>-<run id>.<stage>
+    <pool>/lock  <pool>/slots/<name> ...  <pool>/queue/<rank>-<time>-<run id>.<stage>
+
+A pool shared by all users of a machine is open to all of them, like /tmp: its folders are sticky, nobody's links are
+followed, and what others wrote is not believed. A hostile user can still hold every slot, as with any queue.
 """
 
 from __future__ import annotations
@@ -17,11 +20,17 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
+from airlane.backends.lock_files import is_held, leads_to, lock_current, make_lock_folder, open_lock_file
+from airlane.errors import BackendError
 from airlane.store.disk import make_private_folder
+from airlane.store.ids import is_id
 
 # A dead holder changes no file name, so the queue is looked at afresh this often.
 FULL_LOOK_EVERY_S = 0.5
-_LOWEST_PRIORITY = 999
+# Whatever cleans /tmp removes files that nothing has touched for days: what is held is touched this often.
+TOUCH_EVERY_S = 3600.0
+_NORMAL_RANK = 1 << 33  # any priority, from -2**31 to 2**31, gives a rank of eleven digits
+_LONGEST_CONTENT = 64
 
 
 class Stage(StrEnum):
@@ -38,7 +47,7 @@ class Pool:
     def __init__(self, folder: Path, names: tuple[str, ...], *, shared: bool = False) -> None:
         self.folder = folder
         self.names = names
-        self._folder_mode, self._file_mode = (0o777, 0o666) if shared else (0o700, 0o600)
+        self._folder_mode, self._file_mode = (0o1777, 0o666) if shared else (0o700, 0o600)
 
     @property
     def size(self) -> int:
@@ -49,78 +58,106 @@ class Pool:
         return self.folder / "queue"
 
     def join(self, run_id: str, *, priority: int, stage: Stage) -> Ticket:
-        """A place at the end of the queue; earlier for a higher priority."""
-        self._make_folders()
-        with self.locked():
-            self._forget_the_dead()
-            name = f"{_LOWEST_PRIORITY - priority:03d}-{time.time_ns():020d}-{run_id}"
-            descriptor = self._open(self.queue / f"{name}.{stage}")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        return Ticket(self, name, stage, descriptor)
+        """A place at the end of the queue; earlier for a higher priority.
 
-    def _make_folders(self) -> None:
+        Raises:
+            BackendError: the pool's folder cannot be used.
+        """
+        with self.usable():
+            self.make_folders()
+            with self.locked():
+                self._forget_the_dead()
+                name = f"{_NORMAL_RANK - priority:011d}-{time.time_ns():020d}-{run_id}"
+                return Ticket(self, name, stage, self.enter(name, stage))
+
+    @contextmanager
+    def usable(self) -> Iterator[None]:
+        """Turn what the file system refuses into an error about the queue."""
+        try:
+            yield
+        except OSError as error:
+            raise BackendError(
+                f"the queue for accelerators in {self.folder} cannot be used: {error.strerror}",
+                hint=f"ls -ld {self.folder}",
+            ) from error
+
+    def make_folders(self) -> None:
         make_private_folder(self.folder.parent)
         for folder in (self.folder, self.queue, self.folder / "slots"):
-            if not folder.is_dir():
-                folder.mkdir(exist_ok=True)
-                folder.chmod(self._folder_mode)
+            make_lock_folder(folder, self._folder_mode)
 
-    def _open(self, path: Path) -> int:
-        try:
-            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, self._file_mode)
-            with contextlib.suppress(PermissionError):  # another user made it in between, with the right mode
-                os.fchmod(descriptor, self._file_mode)
-            return descriptor
+    def enter(self, name: str, stage: Stage) -> int:
+        """The lock of a new ticket file; call it under the pool's lock."""
+        descriptor = open_lock_file(self.queue / f"{name}.{stage}", self._file_mode)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return descriptor
 
     def _forget_the_dead(self) -> None:
         for name in os.listdir(self.queue):  # noqa: PTH208
-            if not _held(self.queue / name):
-                (self.queue / name).unlink(missing_ok=True)
+            if not is_held(self.queue / name):
+                self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        with contextlib.suppress(PermissionError):  # another user's: the sticky folder keeps it for them
+            (self.queue / name).unlink(missing_ok=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        descriptor = self._open(self.folder / "lock")
+        descriptor = lock_current(self.folder / "lock", self._file_mode)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
 
     def waiting(self) -> list[str]:
-        """The names of waiting tickets in order; the first one is alive."""
+        """The names of waiting tickets in order; the first one is alive. Call it under the pool's lock."""
         suffix = f".{Stage.WAITING}"
-        names = sorted(name for name in os.listdir(self.queue) if name.endswith(suffix))  # noqa: PTH208
-        while names and not _held(self.queue / names[0]):
-            (self.queue / names.pop(0)).unlink(missing_ok=True)
-        return [name.removesuffix(suffix) for name in names]
+        found = sorted(name for name in os.listdir(self.queue) if name.endswith(suffix))  # noqa: PTH208
+        while found and not is_held(self.queue / found[0]):
+            self._forget(found.pop(0))
+        return [name.removesuffix(suffix) for name in found]
+
+    def lives(self, run_id: str) -> bool:
+        """Whether a supervisor of this run is in the queue or holds slots."""
+        listed = os.listdir(self.queue)  # noqa: PTH208
+        return any(f"-{run_id}." in name and is_held(self.queue / name) for name in listed)
 
     def grab(self, count: int) -> dict[str, int]:
         """The locks of `count` free slots by name, or of none; call it under the pool's lock."""
         taken: dict[str, int] = {}
-        for name in self.names:
-            if len(taken) == count:
-                return taken
-            descriptor = self._open(self.folder / "slots" / name)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-            else:
-                taken[name] = descriptor
-        if len(taken) == count:
-            return taken
-        for descriptor in taken.values():
+        try:
+            for name in self.names:
+                if len(taken) == count:
+                    break
+                descriptor = self._try_slot(name)
+                if descriptor is not None:
+                    taken[name] = descriptor
+        except BaseException:
+            _close_all(taken)
+            raise
+        if len(taken) < count:
+            _close_all(taken)
+            return {}
+        return taken
+
+    def _try_slot(self, name: str) -> int | None:
+        descriptor = open_lock_file(self.folder / "slots" / name, self._file_mode)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             os.close(descriptor)
-        return {}
+            return None
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def busy(self) -> int:
         """How many slots are held now."""
         if not self.queue.is_dir():
             return 0
-        with self.locked():
-            return sum(1 for name in self.names if _held(self.folder / "slots" / name))
+        with self.usable(), self.locked():
+            return sum(1 for name in self.names if is_held(self.folder / "slots" / name))
 
 
 class Ticket:
@@ -134,6 +171,7 @@ class Ticket:
         self._slots: dict[str, int] = {}
         self._seen: tuple[int, float] | None = None
         self._position = 0
+        self._touched = time.monotonic()
 
     @property
     def _path(self) -> Path:
@@ -158,57 +196,90 @@ class Ticket:
     def pool(self) -> Pool:
         return self._pool
 
-    def move(self, stage: Stage) -> None:
-        if stage is not self._stage:
-            before = self._path
-            self._stage = stage
-            before.rename(self._path)
-
     def take(self, count: int, *, on_stale: Callable[[str], None]) -> int | None:
         """Take `count` slots if it is this ticket's turn: None, or the place in the queue from 1.
 
         `on_stale` is called with the id of a run that held one of the slots and did not give it back by itself.
+
+        Raises:
+            BackendError: the pool's folder cannot be used.
         """
         if self._slots:
             return None
-        now, seen = time.monotonic(), self._pool.queue.stat().st_mtime_ns
-        if self._seen is not None and self._seen[0] == seen and now - self._seen[1] < FULL_LOOK_EVERY_S:
-            return self._position
-        with self._pool.locked():
-            self.move(Stage.WAITING)
-            self._position = self._pool.waiting().index(self._name) + 1
-            if self._position == 1:
-                self._slots = self._pool.grab(count)
-            if self._slots:
-                self.move(Stage.HOLDING)
-        self._seen = (seen, now)
-        if not self._slots:
-            return self._position
-        for descriptor in self._slots.values():
-            self._claim(descriptor, on_stale)
-        return None
+        with self._pool.usable():
+            now, changed = time.monotonic(), self._queue_changed()
+            if self._seen is not None and self._seen[0] == changed and now - self._seen[1] < FULL_LOOK_EVERY_S:
+                return self._position
+            with self._pool.locked():
+                self._move(Stage.WAITING)
+                self._position = self._pool.waiting().index(self._name) + 1
+                if self._position == 1:
+                    self._slots = self._pool.grab(count)
+                if self._slots:
+                    self._move(Stage.HOLDING)
+            self._seen = (changed, now)
+            if not self._slots:
+                self.touch()
+                return self._position
+            for descriptor in self._slots.values():
+                self._claim(descriptor, on_stale)
+            return None
+
+    def _queue_changed(self) -> int:
+        try:
+            return self._pool.queue.stat().st_mtime_ns
+        except FileNotFoundError:
+            self._pool.make_folders()
+            return 0
+
+    def _move(self, stage: Stage) -> None:
+        """Change the stage; a ticket whose file somebody removed is written anew. Call it under the pool's lock."""
+        before, self._stage = self._path, stage
+        if leads_to(before, self._descriptor):
+            before.rename(self._path)
+            return
+        descriptor = self._pool.enter(self._name, stage)
+        os.close(self._descriptor)
+        self._descriptor = descriptor
 
     def _claim(self, descriptor: int, on_stale: Callable[[str], None]) -> None:
         run_id = self._name.rsplit("-", 1)[1]
-        before = os.pread(descriptor, 64, 0).decode()
-        if before and before != run_id:
+        before = os.pread(descriptor, _LONGEST_CONTENT, 0).decode(errors="replace")
+        # In a shared pool anybody can write a name there: a run that is alive is never taken for a dead one.
+        if is_id(before) and before != run_id and not self._pool.lives(before):
             on_stale(before)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, run_id.encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: the next look at a dead run ends what it left, too
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, run_id.encode(), 0)
+
+    def touch(self) -> None:
+        """Show that what is held is in use; call it now and then."""
+        now = time.monotonic()
+        if now - self._touched < TOUCH_EVERY_S:
+            return
+        self._touched = now
+        for descriptor in (self._descriptor, *self._slots.values()):
+            with contextlib.suppress(OSError):
+                os.utime(descriptor)
 
     def give_back(self) -> None:
         """Free the slots; the place in the queue is kept for another attempt."""
         for descriptor in self._slots.values():
-            os.ftruncate(descriptor, 0)
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, 0)
             os.close(descriptor)
         self._slots = {}
         self._seen = None
-        self.move(Stage.PREPARING)
+        if self._stage is not Stage.PREPARING:
+            # The new name wakes those who wait; if it cannot be written, they look again by themselves.
+            with contextlib.suppress(OSError, BackendError):
+                self._move(Stage.PREPARING)
 
     def leave(self) -> None:
         """Give back everything and leave the queue."""
         self.give_back()
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
     def forget(self) -> None:
@@ -216,18 +287,6 @@ class Ticket:
         os.close(self._descriptor)
 
 
-def _held(path: Path) -> bool:
-    """Whether some process holds the file's lock."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
+def _close_all(taken: dict[str, int]) -> None:
+    for descriptor in taken.values():
+        os.close(descriptor)

@@ -19,7 +19,15 @@ R = TypeVar("R")
 
 def encode(record: Any) -> bytes:
     """One line of JSON, ending in a newline."""
-    return (json.dumps(dataclasses.asdict(record), ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
+    return json_line(dataclasses.asdict(record))
+
+
+def json_line(value: Any) -> bytes:
+    """One line of JSON in UTF-8. What UTF-8 cannot say (a byte of a file name that is no text) is escaped."""
+    try:
+        return (json.dumps(value, ensure_ascii=False) + "\n").encode()
+    except UnicodeEncodeError:
+        return (json.dumps(value) + "\n").encode()
 
 
 def decode(kind: type[R], data: bytes, *, source: str) -> R:
@@ -30,13 +38,20 @@ def decode(kind: type[R], data: bytes, *, source: str) -> R:
     """
     try:
         return typing.cast("R", _value(kind, json.loads(data.decode("utf-8", "surrogateescape"))))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StoreError(f"{source} is damaged: {error}") from error
 
 
 def read(kind: type[R], path: Path) -> R | None:
-    """The record in a file, or None if there is no such file."""
-    data = read_bytes(path)
+    """The record in a file, or None if there is no such file.
+
+    Raises:
+        StoreError: the file cannot be read, or holds no such record.
+    """
+    try:
+        data = read_bytes(path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}", hint=f"ls -l '{path}'") from error
     return None if data is None else decode(kind, data, source=str(path))
 
 
@@ -51,6 +66,7 @@ def _value(kind: Any, data: Any) -> Any:
     if origin in (types.UnionType, typing.Union):
         return None if data is None else _value(next(a for a in typing.get_args(kind) if a is not type(None)), data)
     if origin is tuple:
+        _plain(list, data)
         return tuple(_value(typing.get_args(kind)[0], item) for item in data)
     if origin is dict:
         return {key: _value(typing.get_args(kind)[1], item) for key, item in data.items()}

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 from typing import Protocol
+
+# What a file system without hard links answers to a request for one.
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
 class Disk(Protocol):
@@ -46,14 +50,14 @@ class SystemDisk:
             before = os.fstat(descriptor).st_size
             if os.write(descriptor, data) != len(data):
                 os.ftruncate(descriptor, before)
-                raise OSError(28, "No space left on device", str(path))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         finally:
             os.close(descriptor)
 
     def create(self, path: Path, data: bytes) -> bool:
         scratch = _write_scratch(path, data)
         try:
-            os.link(scratch, path)  # fails if the path exists: exclusive, and complete from the first moment
+            _link(scratch, path)
         except FileExistsError:
             return False
         finally:
@@ -92,6 +96,19 @@ def _write_scratch(path: Path, data: bytes) -> Path:
         scratch.unlink(missing_ok=True)
         raise
     return scratch
+
+
+def _link(scratch: Path, path: Path) -> None:
+    """Give a complete file its name, unless the name is taken (FileExistsError)."""
+    try:
+        os.link(scratch, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # No hard links here (an object store, a memory card). Two may then both win, and the later one stays.
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+        scratch.replace(path)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ class RunIndex:
         except (sqlite3.OperationalError, OSError):
             return  # locked, read-only, or no space: the next reader saves them
         except sqlite3.DatabaseError:
-            self._path.unlink(missing_ok=True)  # damaged: the next reader starts it anew
+            self._discard()
 
     def _insert(self, rows: list[tuple[object, ...]]) -> None:
         # SQLite gives its other files the mode of this one.
@@ -95,8 +95,16 @@ class RunIndex:
         try:
             with self._open() as connection:
                 return connection.execute(query, parameters).fetchall()
+        except sqlite3.OperationalError:
+            return []  # locked, or without a table yet
         except sqlite3.DatabaseError:
+            self._discard()
             return []
+
+    def _discard(self) -> None:
+        """Damaged: it is started anew."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from airlane.store import codec
@@ -38,8 +37,8 @@ class Journal:
 
     def event(self, kind: str, now: float, **facts: Any) -> None:
         """Append one event; one that the disk refuses is counted in `lost_events` and left out."""
-        line = json.dumps({"ts": round(now, 3), "type": kind, **facts}, ensure_ascii=False) + "\n"
+        line = codec.json_line({"ts": round(now, 3), "type": kind, **facts})
         try:
-            self._disk.append(self._paths.events, line.encode("utf-8", "surrogateescape"))
+            self._disk.append(self._paths.events, line)
         except OSError:
             self.lost_events += 1

@@ -40,8 +40,8 @@ class Home:
 
     @property
     def slots(self) -> Path:
-        """Flock-ed accelerator slots and queue tickets of the local backend; one per machine, not per home."""
-        return self.root / "slots"
+        """Flock-ed accelerator slots and queue tickets of this machine: several may share a home."""
+        return self.root / "slots" / os.uname().nodename
 
     @property
     def tokens(self) -> Path:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from airlane.errors import NotFoundError, StoreError
@@ -17,6 +18,7 @@ from airlane.store.ids import ALPHABET, is_id, new_id
 from airlane.store.paths import Home, RunPaths
 from airlane.store.records import Attempt, Cause, NodeRecord, RunRecord, Status, Verdict
 from airlane.store.states import Phase, State
+from airlane.store.supervisor_lock import hold
 
 LAST = "@last"
 
@@ -104,22 +106,35 @@ class RunStore:
         self._chance = chance or _chance
 
     def create(self, record: RunRecord, content: RunContent) -> NewRun:
-        """A new run folder; `record.id` is ignored and a fresh one is used. run.json is written last: it is the run.
+        """A new run folder; `record.id` is ignored and a fresh one is used. With run.json it becomes a run.
 
         Raises:
             StoreError: the folder could not be written.
         """
-        try:
+        with self._writing():
             paths = self._new_folder(record.submitted_at)
             record = replace(record, id=paths.id)
-            lock = _hold(paths.lock)
-            self._fill(paths, record, content)
+            try:
+                lock = hold(paths.lock)
+                try:
+                    self._fill(paths, record, content)
+                except BaseException:
+                    os.close(lock)
+                    raise
+            except BaseException:
+                _remove(paths.root)  # half a run is no run, and may hold secrets
+                raise
+        return NewRun(paths, record, lock)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise StoreError(
-                f"could not write the run under {self.home.runs}: {error.strerror}",
+                f"could not write under {self.home.root}: {error.strerror}",
                 hint="free some space, or set AIR_HOME to another folder",
             ) from error
-        return NewRun(paths, record, lock)
 
     def _new_folder(self, submitted_at: float) -> RunPaths:
         month = self.home.runs / time.strftime("%Y-%m", time.gmtime(submitted_at))
@@ -146,9 +161,10 @@ class RunStore:
                 _write_private(path, text.encode("utf-8", "surrogateescape"))
         if content.diff is not None:
             _write_private(paths.diff, content.diff)
+        self.disk.replace(paths.record, codec.encode(record), last=True)
+        # Last: from here on whoever finds the run dead removes them.
         if content.secrets is not None:
             _write_private(paths.secrets, content.secrets)
-        self.disk.replace(paths.record, codec.encode(record), last=True)
 
     def ids(self) -> Iterator[RunPaths]:
         """Every run folder, newest first, finished or not."""
@@ -166,8 +182,9 @@ class RunStore:
         """
         if name != LAST and (not name or not set(name) <= set(ALPHABET)):
             raise NotFoundError(f"{name!r} is not a run id", hint="air list")
-        matches = (paths for paths in self.ids() if name == LAST or paths.id.startswith(name))
-        found = [paths for paths in _some(matches, 1 if name == LAST else 6) if paths.record.exists()]
+        named = (paths for paths in self.ids() if name == LAST or paths.id.startswith(name))
+        matches = (paths for paths in named if paths.record.exists())
+        found = list(islice(matches, 1 if name == LAST else 6))
         if not found:
             raise NotFoundError(
                 "there are no runs yet" if name == LAST else f"there is no run {name}", hint="air list --all-status"
@@ -192,33 +209,52 @@ class RunStore:
 
     def node_record(self, paths: RunPaths, *, attempt: int, node: int) -> NodeRecord | None:
         """What a node's agent wrote last, or None."""
-        return codec.read(NodeRecord, paths.node_record(attempt=attempt, node=node))
+        return read_node_record(paths, attempt=attempt, node=node)
 
     @contextmanager
     def submission(self) -> Iterator[None]:
-        """One submission at a time: the order of `submitted_at` is then the order in the queue."""
-        make_private_folder(self.home.root)
-        descriptor = os.open(self.home.root / "submission.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """One submission at a time: the order of `submitted_at` is then the order in the queue.
+
+        Raises:
+            StoreError: the home cannot be written.
+        """
+        with self._writing():
+            make_private_folder(self.home.root)
+            descriptor = _lock(self.home.root / "submission.lock")
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
 
     @contextmanager
     def token(self, user: str, token: str) -> Iterator[IdempotencyToken]:
-        """Hold an idempotency token while submitting; others who use it wait, then find the run it names."""
+        """Hold an idempotency token while submitting; others who use it wait, then find the run it names.
+
+        Raises:
+            StoreError: the home cannot be written.
+        """
         import hashlib
 
-        make_private_folder(self.home.tokens)
-        name = hashlib.sha256(f"{user}\0{token}".encode()).hexdigest()
-        descriptor = os.open(self.home.tokens / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        name = hashlib.sha256(f"{user}\0{token}".encode("utf-8", "surrogateescape")).hexdigest()
+        with self._writing():
+            make_private_folder(self.home.tokens)
+            descriptor = _lock(self.home.tokens / name)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            run_id = os.pread(descriptor, 64, 0).decode()
-            yield IdempotencyToken(run_id or None, lambda new: _overwrite(descriptor, new.encode()))
+            yield IdempotencyToken(self._named(descriptor), lambda new: self._name(descriptor, new))
         finally:
             os.close(descriptor)
+
+    def _named(self, descriptor: int) -> str | None:
+        """The run that a token names; None if it names none, or one that is gone."""
+        run_id = os.pread(descriptor, 64, 0).decode(errors="replace")
+        return run_id if is_id(run_id) and any(paths.id == run_id for paths in self.ids()) else None
+
+    def _name(self, descriptor: int, run_id: str) -> None:
+        with self._writing():
+            os.pwrite(
+                descriptor, run_id.encode(), 0
+            )  # in place: ids have one length, and a cut leaves the old or the new
+            os.fsync(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,31 +269,31 @@ def _chance() -> int:
     return os.urandom(1)[0]
 
 
-def supervisor_lives(paths: RunPaths) -> bool:
-    """Whether some process holds the run's supervisor lock; only meaningful on the machine where it was taken."""
+def read_node_record(paths: RunPaths, *, attempt: int, node: int) -> NodeRecord | None:
+    """What a node's agent wrote last; None if there is nothing, or nothing that can be read.
+
+    The command runs as the same user and may have spoiled the file: such a node is judged as one without a word.
+    """
     try:
-        descriptor = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+        return codec.read(NodeRecord, paths.node_record(attempt=attempt, node=node))
+    except StoreError:
+        return None
 
 
-def _hold(path: Path) -> int:
+def _lock(path: Path) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except BaseException:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
-def _overwrite(descriptor: int, data: bytes) -> None:
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, data, 0)
-    os.fsync(descriptor)
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write_private(path: Path, data: bytes) -> None:
@@ -271,8 +307,5 @@ def _names(folder: Path) -> list[str]:
         return os.listdir(folder)  # noqa: PTH208 (three times faster than iterdir, and there may be 10,000 names)
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _some(items: Iterator[RunPaths], most: int) -> Iterator[RunPaths]:
-    for _, item in zip(range(most), items, strict=False):
-        yield item
+    except PermissionError as error:
+        raise StoreError(f"{folder} cannot be read: {error.strerror}", hint=f"ls -ld '{folder}'") from error

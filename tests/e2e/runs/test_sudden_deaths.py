@@ -59,7 +59,7 @@ def check_truth(lane: Lane, run: Run) -> None:
     assert view.cause is not None
     assert view.cause.summary
     assert processes_of(run.id) == [], "something was left running"
-    assert Pool(lane.home / "slots" / "cpu", tuple(str(n) for n in range(64))).busy() == 0, "a slot is still held"
+    assert Pool(lane.client.home.slots / "cpu", tuple(str(n) for n in range(64))).busy() == 0, "a slot is still held"
     finished = b"finished" in b"".join(run.logs())
     if view.state is State.SUCCESS:
         assert finished, "a success that did not happen"

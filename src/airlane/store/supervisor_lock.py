@@ -1,0 +1,55 @@
+"""The lock that a run's supervisor holds for as long as it lives; the kernel frees it, whatever ends the process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_LONGEST_CONTENT = 512
+
+
+def hold(path: Path) -> int:
+    """The descriptor of the held lock, for the supervisor to inherit. The file says which machine it was taken on."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.pwrite(descriptor, "\n".join(this_machine()).encode(), 0)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def is_held(path: Path) -> bool | None:
+    """Whether some process holds the lock; None where this machine cannot tell.
+
+    A home that several machines share shows the lock to all of them, but not every network file system shows that
+    another machine holds it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        taken_on = set(os.pread(descriptor, _LONGEST_CONTENT, 0).decode(errors="replace").split())
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None if taken_on and taken_on.isdisjoint(this_machine()) else False
+
+
+def this_machine() -> tuple[str, str]:
+    """What names this machine: its host name, which outlives a restart, and its boot, which its containers share."""
+    try:
+        boot = _BOOT_ID.read_text().strip()
+    except OSError:
+        boot = ""
+    return os.uname().nodename, boot
