@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,6 +121,12 @@ def terminate_all(find: Callable[[], list[Identity]]) -> None:
     """SIGTERM everything that `find` finds, and wake what is stopped so that it can answer.
 
     A shell must hear of it before its children do: else it sees a child fail, and `set -e` ends it without its trap.
+    What starts from now on is left alone: it may be what a trap calls to save.
     """
-    for process in send_all(find, signal.SIGTERM):
+    listed = find()
+    now = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+    reached = [process for process in listed if send(process, signal.SIGTERM)]
+    # Forked while the list was made:
+    missed = send_all(lambda: [one for one in find() if one[1] < now and one not in listed], signal.SIGTERM)
+    for process in reached + missed:
         send(process, signal.SIGCONT)

@@ -64,6 +64,16 @@ def test_a_stop_lets_the_command_clean_up(host: AgentHost) -> None:
     assert (record["exit_code"], record["signal"], record["stop_reason"]) == (7, None, "stop")
 
 
+def test_programs_that_a_trap_calls_to_save_are_not_asked_to_stop(host: AgentHost) -> None:
+    many = "for i in {1..200}; do sleep 60 & done"  # the longer it takes to ask everyone, the sooner a trap forks
+    agent = host.start(f"trap '/bin/sleep 0.3; /bin/echo saved; exit 0' TERM; {many}; echo ready; wait")
+    agent.said("ready")
+    agent.ask("stop")
+    record = agent.end()
+    assert "saved\n" in agent.log
+    assert (record["exit_code"], record["signal"], record["stop_reason"]) == (0, None, "stop")
+
+
 def test_a_program_that_saves_on_sigterm_keeps_its_grace_when_bash_is_gone(host: AgentHost) -> None:
     program = "trap 'sleep 0.5; echo saved; exit 0' TERM; touch up; while :; do sleep 0.05; done"
     agent = host.start(f'bash -c "{program}" &\n{UNTIL_UP}; echo ready; wait')
