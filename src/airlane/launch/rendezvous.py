@@ -9,6 +9,8 @@ from typing import Dict, Mapping, Optional, Sequence
 _DEFAULTS = {
     "PYTHONUNBUFFERED": "1",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    # Its thread changes the environment while a request reads it: seen to fail a metric with a KeyError (MLflow 3.17).
+    "MLFLOW_DISABLE_TELEMETRY": "true",
     # setproctitle (Ray's workers use it) would overwrite the environment by which a sweep knows a process.
     "SPT_NOENV": "1",
 }

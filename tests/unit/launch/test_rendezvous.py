@@ -37,6 +37,7 @@ def test_a_node_learns_who_it_is_and_where_the_others_are() -> None:
         "LOCAL_WORLD_SIZE": "4",
         "MASTER_ADDR": "10.0.0.1",
         "MASTER_PORT": "20310",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         "NODE_RANK": "1",
         "NUM_NODES": "2",
@@ -84,7 +85,10 @@ def test_the_users_variables_win_over_defaults_and_never_over_the_runtime() -> N
 
 
 def test_what_a_workload_may_not_set_is_what_a_node_sets() -> None:
-    defaults = {"PYTHONUNBUFFERED", "SPT_NOENV", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "CUDA_DEVICE_ORDER"}
+    defaults = {
+        "PYTHONUNBUFFERED", "SPT_NOENV", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "MLFLOW_DISABLE_TELEMETRY",
+        "CUDA_DEVICE_ORDER",
+    }  # fmt: skip
     everything = variables(
         bin_folder="b", virtual_env="v", hyperparameters_path="h", tracking_uri="t", mlflow_experiment_name="e",
         mlflow_run_id="r",
