@@ -5,6 +5,7 @@ Everything a requirements file includes is read here, once: what enters the envi
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,20 +96,24 @@ def expand(dependency: Dependency, values: Mapping[str, str]) -> str:
     Raises EnvironmentBuildError that names the first variable that is not set, and no value.
     """
 
-    def value(match: re.Match[str]) -> str:
-        name = match.group(1) or match.group(2)
-        if name not in values:
-            raise EnvironmentBuildError(
-                f"{dependency.origin}: ${name} is not set in the environment that air was started in.",
-                hint=f"export {name}=... and run it again.",
-            )
-        return values[name]
-
-    text = _VARIABLE.sub(value, dependency.text)
+    text = _expanded(dependency.text, values, origin=dependency.origin)
     if dependency.kind is Kind.ARCHIVE and not _LINK.match(text):
         # A URL, because a requirements file has no way to quote a path with a space in it.
         return f"{dependency.name} @ {Path(text).as_uri()}"
     return text
+
+
+def _expanded(text: str, values: Mapping[str, str], *, origin: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1) or match.group(2)
+        if name not in values:
+            raise EnvironmentBuildError(
+                f"{origin}: ${name} is not set in the environment that air was started in.",
+                hint=f"export {name}=... and run it again.",
+            )
+        return values[name]
+
+    return _VARIABLE.sub(value, text)
 
 
 def without_credentials(text: str) -> str:
@@ -184,7 +189,8 @@ def _parse_option(line: str, *, origin: str, folder: Path, depth: int) -> Iterat
             hint="Put the code in code_source, or build a wheel and name it.",
         )
     if flag in {"--requirement", "--constraint"}:
-        path = _local_path(value, folder)
+        # Read now, because what it says is part of the key; the environment is built from what was read.
+        path = _local_path(_expanded(value, os.environ, origin=origin), folder)
         for inner in _parse_file(path, origin=origin, depth=depth):
             yield _as_constraint(inner) if flag == "--constraint" else inner
     elif flag in _INDEX_FLAGS:

@@ -84,6 +84,14 @@ def test_a_wheel_behind_a_variable_counts_by_its_text(folder: Path) -> None:
     assert expand(found, {"WHEELS": "https://h/w"}) == "https://h/w/demo-1-py3-none-any.whl"
 
 
+def test_a_variable_may_say_where_a_requirements_file_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "more.txt").write_text("six==1.16.0\n")
+    with pytest.raises(EnvironmentBuildError, match=r"\$REQUIREMENTS is not set"):
+        parse(["-r $REQUIREMENTS/more.txt"], base_dir=folder)
+    monkeypatch.setenv("REQUIREMENTS", str(folder))
+    assert one("-r $REQUIREMENTS/more.txt", folder).text == "six==1.16.0"
+
+
 def test_a_requirements_file_is_read_whole_with_its_own_folder(folder: Path) -> None:
     (folder / "sub dir").mkdir()
     (folder / "reqs.txt").write_text(
