@@ -127,10 +127,10 @@ def quota_cores(root: Path = Path("/sys/fs/cgroup")) -> int | None:
 
     Source: cgroups(7), cpu.max of version 2 and cpu.cfs_quota_us of version 1.
     """
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
         quota, period = (root / "cpu.max").read_text().split()
         return None if quota == "max" else int(quota) // int(period)
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
         quota_us = int((root / "cpu/cpu.cfs_quota_us").read_text())
         period_us = int((root / "cpu/cpu.cfs_period_us").read_text())
         return None if quota_us < 0 else quota_us // period_us
@@ -145,8 +145,13 @@ def visible_gpus() -> tuple[Gpu, ...]:
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return found
-    names = [name.strip() for name in chosen.split(",") if name.strip()]
-    return tuple(gpu for gpu in found if str(gpu.index) in names or any(gpu.uuid.startswith(name) for name in names))
+    visible: list[Gpu] = []
+    for name in filter(None, map(str.strip, chosen.split(","))):
+        gpu = next((gpu for gpu in found if name == str(gpu.index) or gpu.uuid.startswith(name)), None)
+        if gpu is None:
+            break  # as CUDA does: a name that is not there hides what comes after it
+        visible.append(gpu)
+    return tuple(visible)
 
 
 def _numbers(count: int) -> tuple[str, ...]:
