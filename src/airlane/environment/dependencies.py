@@ -95,7 +95,6 @@ def expand(dependency: Dependency, values: Mapping[str, str]) -> str:
 
     Raises EnvironmentBuildError that names the first variable that is not set, and no value.
     """
-
     text = _expanded(dependency.text, values, origin=dependency.origin)
     if dependency.kind is Kind.ARCHIVE and not _LINK.match(text):
         # A URL, because a requirements file has no way to quote a path with a space in it.
