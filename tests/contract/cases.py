@@ -1,0 +1,154 @@
+"""The backends that the contract is held against: to add one, add a line to CASES."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from airlane.backends.base import Allocation, Backend, Compute, NodeReport
+from airlane.backends.registry import make_backend
+from airlane.launch.order import Order
+from airlane.store.disk import SystemDisk, make_private_folder
+from airlane.store.paths import Home, RunPaths
+from airlane.store.records import EnvironmentRecord, Limits, RunRecord
+from airlane.store.runs import NewRun, RunContent, RunStore
+
+PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A backend that has room for one run of `compute`, and for no second one beside it."""
+
+    backend: str
+    compute: Compute
+    too_large: Compute
+    options: dict[str, Any]
+
+    def make(self, home: Path) -> Backend:
+        return make_backend(self.backend, Home(home), self.options)
+
+
+CASES = {
+    "local": Case(
+        backend="local",
+        compute=Compute(2, 1, "GPU_1xH100", simulate=True),
+        too_large=Compute(3, 1, "GPU_1xH100", simulate=True),
+        options={"simulated_slots": 2},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What the body of a supervisor works with. Its `tell` is how the test learns of it."""
+
+    backend: Backend
+    record: RunRecord
+    paths: RunPaths
+
+    def tell(self, name: str, value: Any = None) -> None:
+        SystemDisk().replace(told_file(self.paths, name), json.dumps(value).encode())
+
+    def await_word(self, name: str) -> None:
+        wait_until(self.paths.root.joinpath(f"word-{name}").exists, f"the word {name}")
+
+    def granted(self, attempt: int = 0) -> Allocation:
+        """An allocation, once it is granted."""
+        allocation = self.backend.allocate(self.record, self.paths, attempt)
+        deadline = time.monotonic() + PATIENCE_S
+        while allocation.waiting() is not None:
+            assert time.monotonic() < deadline, "not granted"
+            allocation.wait(0.5)
+        return allocation
+
+    def start_all(self, allocation: Allocation, *, attempt: int = 0) -> None:
+        make_private_folder(self.paths.nodes(attempt))
+        for place in allocation.places():
+            allocation.start(self.order(place.node, attempt))
+
+    def order(self, node: int, attempt: int) -> Order:
+        return Order(
+            run_id=self.record.id,
+            attempt=attempt,
+            node_rank=node,
+            command_file=str(self.paths.command),
+            working_folder=str(self.paths.root),
+            log_file=str(self.paths.log(attempt=attempt, node=node)),
+            record_file=str(self.paths.node_record(attempt=attempt, node=node)),
+            env={"AIR_RUN_ID": self.record.id, "AIR_ATTEMPT": str(attempt), "NODE_RANK": str(node)},
+            stop_grace_s=5.0,
+        )
+
+
+Steps = Callable[[Inside], None]
+
+
+def new_run(case: Case, home: Path, command: str) -> NewRun:
+    """A run folder with this command, not submitted yet."""
+    compute = case.compute
+    record = RunRecord(
+        id="",
+        experiment_name="contract",
+        user="me",
+        submitted_at=time.time(),
+        workload_file="w.yaml",
+        backend=case.backend,
+        profile=None,
+        nodes=compute.nodes,
+        accelerators=compute.nodes * compute.accelerators_per_node,
+        accelerators_per_node=compute.accelerators_per_node,
+        accelerator_type=compute.accelerator_type,
+        simulate=compute.simulate,
+        limits=Limits(0, None, 5.0, 300.0),
+        environment=EnvironmentRecord("host", (), "3.11", None),
+    )
+    return RunStore(Home(home)).create(record, RunContent(workload="", command=command))
+
+
+def submit(backend: Backend, new: NewRun, steps: Steps, *, ready: bool = True) -> RunPaths:
+    """Carry out the steps where the backend runs supervisors."""
+
+    def body() -> None:
+        inside = Inside(backend, new.record, new.paths)
+        inside.tell("pid", os.getpid())
+        steps(inside)
+        inside.tell("done")
+
+    backend.submit(new, body, ready=ready)
+    return new.paths
+
+
+def told_file(paths: RunPaths, name: str) -> Path:
+    return paths.root / f"told-{name}"
+
+
+def told(paths: RunPaths, name: str) -> Any:
+    """What the body told, waiting for it."""
+    wait_until(told_file(paths, name).exists, f"{name}; the log says: {_log(paths)}")
+    return json.loads(told_file(paths, name).read_bytes())
+
+
+def give_word(paths: RunPaths, name: str) -> None:
+    (paths.root / f"word-{name}").touch()
+
+
+def as_facts(reports: tuple[NodeReport, ...]) -> list[dict[str, Any]]:
+    return [asdict(report) for report in reports]
+
+
+def wait_until(true: Callable[[], bool], what: str) -> None:
+    """Fail if it does not come true in time."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.01)
+
+
+def _log(paths: RunPaths) -> str:
+    return paths.supervisor_log.read_text() if paths.supervisor_log.exists() else "nothing"
