@@ -1,6 +1,12 @@
 """Every error Airlane raises, with its exit code and its JSON code and kind.
 
-Exit codes: 0 done, 1 the run or the request failed, 2 the input was wrong (arguments, YAML), 130 Ctrl-C.
+Exit codes:
+    0    done; with --watch or logs: the run ended in SUCCESS
+    1    the request failed, or the run that was followed ended otherwise
+    2    the input was wrong: arguments, the workload file
+    130  Ctrl-C; a run that was followed goes on
+    141  nobody reads the output any more (`air list | head -1`); what a shell reports for SIGPIPE
+
 A user's command that fails is data (a `Cause`), never an exception.
 
 This file is imported on the nodes too: Python >= 3.9, standard library only.
@@ -15,6 +21,7 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+EXIT_PIPE_CLOSED = 141
 
 
 class AirError(Exception):

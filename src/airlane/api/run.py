@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from airlane.api.following import Update, Watcher, follow_log, watch_run
-from airlane.errors import NotFoundError
+from airlane.errors import NotFoundError, StoreError
 from airlane.store.runs import RunStore, RunView
 
 DEFAULT_TAIL = 10_000
@@ -50,8 +50,6 @@ class Run:
         Raises:
             NotFoundError: there is no such node or attempt.
         """
-        import shutil
-
         view = self.view()
         self._check_range(node or 0, attempt)
         number = attempt if attempt is not None else max(len(view.attempts) - 1, 0)
@@ -59,9 +57,8 @@ class Run:
         for each in range(view.record.nodes) if node is None else (node,):
             log = view.paths.log(attempt=number, node=each)
             if log.exists():
-                folder.mkdir(parents=True, exist_ok=True)
                 copies.append(folder / f"node_{each}.log")
-                shutil.copyfile(log, copies[-1])
+                _copy(log, copies[-1])
         return copies
 
     def _watcher(self) -> Watcher:
@@ -71,11 +68,23 @@ class Run:
         view = self.view()
         nodes, attempts = view.record.nodes, len(view.attempts)
         if not 0 <= node < nodes:
-            raise NotFoundError(f"run {self.id} has no node {node}", hint=_range("--node", nodes))
+            raise NotFoundError(f"run {self.id} has no node {node}", hint=_range("--node", nodes, "node"))
         if attempt is not None and not 0 <= attempt < attempts:
-            hint = _range("--retry", attempts) if attempts else f"it has not started yet: air get {self.id}"
+            hint = _range("--retry", attempts, "attempt") if attempts else f"it has not started yet: air get {self.id}"
             raise NotFoundError(f"run {self.id} has no attempt {attempt}", hint=hint)
 
 
-def _range(flag: str, count: int) -> str:
-    return f"{flag} 0" if count == 1 else f"{flag} 0 to {flag} {count - 1}"
+def _range(flag: str, count: int, noun: str) -> str:
+    return f"it has one {noun}: {flag} 0" if count == 1 else f"it has {count} {noun}s: {flag} 0 to {count - 1}"
+
+
+def _copy(log: Path, copy: Path) -> None:
+    import shutil
+
+    try:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, copy)
+    except OSError as error:
+        raise StoreError(
+            f"could not write {copy}: {(error.strerror or str(error)).lower()}", hint="name another folder"
+        ) from error

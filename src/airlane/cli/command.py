@@ -45,6 +45,6 @@ class Command:
     notes: str = ""
 
     def parser(self) -> Parser:
-        parser = Parser(self.name)
+        parser = Parser(self.name, example=self.examples[0][0])
         self.configure(parser)
         return parser

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from airlane.cli.registry import COMMANDS, FIRST_WORDS, load
 
-_FILES = ("FILE",)
+_RUNS = "air list -q --all-status --limit 50"
 
 
 def completion_script(shell: str) -> str:
@@ -37,8 +38,21 @@ def _whole_parser() -> argparse.ArgumentParser:
 def _add(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, word: str) -> None:
     import shtab
 
+    complete = {
+        "FILE": shtab.FILE,
+        "FOLDER": shtab.DIRECTORY,
+        "ID": _output(_RUNS),
+        "SCOPE/KEY": _output("air secrets list"),
+    }
     own = load(name).parser()
     for action in own._actions:  # noqa: SLF001 - argparse has no public way to list them
-        if action.metavar in _FILES:
-            action.complete = shtab.FILE  # type: ignore[attr-defined] # how shtab is told
+        if action.metavar in complete:
+            action.complete = complete[str(action.metavar)]  # type: ignore[attr-defined] # how shtab is told
     commands.add_parser(word, parents=[own], add_help=False, help=COMMANDS[name].summary)
+
+
+def _output(command: str) -> dict[str, Any]:
+    """The words that a command prints when the key is pressed; what it complains about is not shown."""
+    import shtab
+
+    return {**shtab.cmd(f"{command} 2>/dev/null"), "tcsh": f"`{command}`"}  # tcsh cannot redirect stderr alone

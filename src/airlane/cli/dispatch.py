@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 from airlane import __version__
 from airlane.cli.registry import COMMANDS, FIRST_WORDS, load
-from airlane.cli.screen import Screen
-from airlane.errors import EXIT_INTERRUPTED, EXIT_OK, AirError, ArgumentError, SpecError
+from airlane.cli.screen import Look, OutputError, Screen
+from airlane.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_PIPE_CLOSED, AirError, ArgumentError, SpecError
 
-# What a shell reports for a program that wrote into a closed pipe.
-EXIT_PIPE_CLOSED = 141
 _TAKES_VALUE = ("-p", "--profile")
 
 
@@ -46,22 +44,35 @@ def dispatch(argv: Sequence[str]) -> int:
     screen = Screen.of_process()
     words = split(argv)
     try:
-        code = _run(words, screen)
-        sys.stdout.flush()
+        return _run(words, screen)
+    except OutputError as error:
+        _give_up_stdout()
+        return _tell(error, screen, as_json=False)
     except AirError as error:
         return _tell(error, screen, as_json="--json" in words.options)
     except KeyboardInterrupt:
         return _tell(_InterruptedError("Interrupted."), screen, as_json="--json" in words.options)
     except BrokenPipeError:
-        # Python would complain about stdout once more when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()
         return EXIT_PIPE_CLOSED
     except Exception as error:
         if "-v" in words.options or "--verbose" in words.options:
             raise
-        broken = AirError(f"Airlane itself failed: {type(error).__name__}: {error}", hint="again with -v shows where")
-        return _tell(broken, screen, as_json="--json" in words.options)
-    return code
+        return _tell(_unexpected(error), screen, as_json="--json" in words.options)
+
+
+def _give_up_stdout() -> None:
+    """Python would complain once more, when it exits, about what is left to be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _unexpected(error: Exception) -> AirError:
+    """What nobody wrapped: a file that cannot be used is the machine's doing, anything else is ours."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        words = f"cannot use {error.filename}: {error.strerror.lower()}"
+    else:
+        words = f"Airlane itself failed: {type(error).__name__}: {error}"
+    return AirError(words, hint="again with -v shows where")
 
 
 def split(argv: Sequence[str]) -> Words:
@@ -178,16 +189,25 @@ def _tell(error: AirError, screen: Screen, *, as_json: bool) -> int:
     if as_json:
         from airlane.cli.envelope import error_line
 
-        screen.show(error_line(error, time.time()))
-    screen.say(error_text(error))
+        try:
+            screen.show(error_line(error, time.time()))
+        except (OutputError, BrokenPipeError):
+            _give_up_stdout()
+    screen.say(error_text(error, screen.err_look))
     return error.exit_code
 
 
-def error_text(error: AirError) -> str:
-    """What is told on stderr: the message, then what to type, indented."""
+def error_text(error: AirError, look: Look) -> str:
+    """What is told on stderr: the message, then what to type, indented. Only the message is wrapped on a terminal."""
+    from airlane.cli.layout import hanging
+
     if isinstance(error, SpecError):
         from airlane.spec.problems import render_problems
 
-        return render_problems(error)
-    hint = "".join(f"\n  {line}" for line in (error.hint or "").splitlines())
-    return f"{error.message}{hint}"
+        told = render_problems(error)
+    else:
+        told = error.message + "".join(f"\n  {line}" for line in (error.hint or "").splitlines())
+    lines = (
+        line if line.startswith(" ") else "\n".join(hanging("", line, look, indent=0)) for line in told.split("\n")
+    )
+    return "\n".join(lines)

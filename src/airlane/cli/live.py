@@ -74,14 +74,16 @@ class LiveLine:
                 self._live = live
                 live.start()
 
-    def close(self) -> None:
-        """Take the line away."""
+    def close(self) -> bool:
+        """Take the line away; whether there was one."""
         self._timer.cancel()
         with self._lock:
             self._closed = True
             live, self._live = self._live, None
-        if live is not None:
-            live.stop()
+        if live is None:
+            return False
+        live.stop()
+        return True
 
     def _made(self, spinner: Spinner) -> Live:
         from rich.console import Console

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -13,10 +14,11 @@ _STANDARD = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; the exit code (see errors.py)."""
     words = sys.argv[1:] if argv is None else argv
-    if words == ["--version"]:
-        print(f"airlane {__version__}")
-        return 0
     _open_missing_streams()
+    if words == ["--version"]:
+        with contextlib.suppress(OSError):  # told below
+            print(f"airlane {__version__}", flush=True)
+            return 0
     from airlane.cli.dispatch import dispatch
 
     return dispatch(words)

@@ -12,8 +12,9 @@ from airlane.errors import ArgumentError
 class Parser(argparse.ArgumentParser):
     """The words of one command. Nothing is printed and nothing exits: what is wrong is an ArgumentError."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, example: str | None = None) -> None:
         super().__init__(prog=f"air {name}".strip(), add_help=False, allow_abbrev=False)
+        self._example = example
         self.common = self.add_argument_group("everywhere")
         self.common.add_argument("-p", "--profile", metavar="NAME", help="where to run: a profile of the configuration")
         self.common.add_argument("--json", action="store_true", help="answer in JSON, one envelope on stdout")
@@ -33,8 +34,16 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         missing = message.removeprefix("the following arguments are required: ")
-        words = f"{missing} is missing" if missing != message else message.removeprefix("argument ")
+        if missing != message:
+            example = f"for example {self._example}\n" if self._example else ""
+            raise ArgumentError(f"{self.prog}: {missing} is missing", hint=f"{example}{self.prog} -h")
+        words = message.removeprefix("argument ").replace("expected one argument", "its value is missing")
         raise ArgumentError(f"{self.prog}: {words}", hint=f"{self.prog} -h")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        # As argparse does it, in words that are the same on every Python.
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f"expected one of {', '.join(action.choices)}, got {value!r}")
 
     def options(self) -> list[str]:
         return [option for action in self._actions for option in action.option_strings]

@@ -29,7 +29,8 @@ def check_marks(plan: RunPlan, look: Look) -> list[str]:
         lines.append(_mark(look, "code", short_digest(plan.snapshot.digest), code + (f"  ({git})" if git else "")))
     environment = plan.environment
     added = f"+{len(environment.dependencies)}" if environment.dependencies else ""
-    lines.append(_mark(look, "environment", f"{environment.base}{added}", _environment_state(plan)))
+    mark = look.ok if environment.key is None or environment.cached else look.later
+    lines.append(_mark(look, "environment", f"{environment.base}{added}", _environment_state(plan), mark=mark))
     return [*lines, *(f"{look.warn} {warning}" for warning in plan.warnings)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from airlane.cli.layout import hanging
 from airlane.cli.screen import Look
 from airlane.cli.words import count, duration
 from airlane.spec.accelerators import AcceleratorKind, parse_accelerator_type
@@ -85,18 +86,18 @@ def cause_lines(cause: Cause, run_id: str, look: Look, *, indent: str = "  ") ->
         happened[0] += f" on {cause.host}"
     if cause.after_s is not None:
         happened[0] += f", {duration(cause.after_s)} after start"
-    lines = [f"{indent}{line}" for line in happened]
-    lines += [look.paint(f"{indent}  {line}", "bold") for line in cause.log_lines]
+    rows = [(indent, line) for line in happened]
+    rows += [(f"{indent}  ", look.paint(line, "bold")) for line in cause.log_lines]
     if cause.collateral_nodes:
-        lines.append(f"{indent}{_nodes(cause.collateral_nodes)} stopped because of it")
+        rows.append((indent, f"{_nodes(cause.collateral_nodes)} stopped because of it"))
     if cause.node is not None:
         node = f" --node {cause.node}" if cause.node else ""
-        lines.append(f"{indent}full log   air logs {run_id}{node}")
-    if cause.hint:
-        first, *rest = cause.hint.splitlines()
-        lines.append(f"{indent}try        {first}")
-        lines += [f"{indent}           {line}" for line in rest]
-    return lines
+        rows.append((f"{indent}full log   ", f"air logs {run_id}{node}"))
+    first = f"{indent}try        "
+    for line in (cause.hint or "").splitlines():
+        rows.append((first, line))
+        first = " " * len(first)
+    return [line for head, text in rows for line in hanging(head, text, look, indent=len(head))]
 
 
 def home_relative(path: Path) -> str:

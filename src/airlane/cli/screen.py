@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO, cast
+
+from airlane.errors import AirError
 
 DEFAULT_COLUMNS = 80
 # One character for one: columns keep their width.
@@ -40,8 +43,16 @@ class Look:
     def warn(self) -> str:
         return self.paint("!", "yellow")
 
+    @property
+    def later(self) -> str:
+        return self.paint("·", "dim")
+
 
 PLAIN = Look()
+
+
+class OutputError(AirError):
+    """The result could not be written to stdout (a full disk; a closed pipe stays a BrokenPipeError)."""
 
 
 class _Ascii:
@@ -80,23 +91,41 @@ class Screen:
         return self._out.isatty()
 
     def show(self, text: str) -> None:
-        """A line (or several) of the result, on stdout."""
-        self._out.write(text + "\n")
-        self._out.flush()
+        """A line (or several) of the result, on stdout.
+
+        Raises:
+            OutputError: it could not be written. BrokenPipeError: nobody reads it any more.
+        """
+        with _writing():
+            self._out.write(text + "\n")
+            self._out.flush()
 
     def show_bytes(self, chunk: bytes) -> None:
         """A piece of a log, as it is, on stdout."""
-        self._out.flush()
-        self._out.buffer.write(chunk)
-        self._out.buffer.flush()
+        with _writing():
+            self._out.flush()
+            self._out.buffer.write(chunk)
+            self._out.buffer.flush()
 
     def say(self, text: str = "") -> None:
         """A line (or several) for people, on stderr."""
         self.write_err(text + "\n")
 
     def write_err(self, text: str) -> None:
-        self.err.write(text)
-        self.err.flush()
+        """Something for people; where it cannot be written, the command does its work all the same."""
+        with contextlib.suppress(OSError):
+            self.err.write(text)
+            self.err.flush()
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"the output could not be written: {(error.strerror or str(error)).lower()}") from error
 
 
 def _has_marks(stream: TextIO) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from airlane.cli.command import Context
 from airlane.cli.envelope import event_line
 from airlane.cli.live import StillLine
+from airlane.cli.screen import OutputError
 from airlane.errors import EXIT_FAILED, EXIT_OK
 from airlane.store.states import State
 
@@ -38,6 +39,8 @@ def watched(run: Run, context: Context) -> int:
             watch.take(update)
     except KeyboardInterrupt:
         return watch.interrupted(run.view())
+    except OutputError as error:
+        raise OutputError(error.message, hint=f"the run goes on: air logs {run.id}") from error
     finally:
         watch.close()
     view = run.view()

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from airlane.cli.envelope import data_line, event_line
+from airlane.cli.layout import hanging
 from airlane.cli.live import LiveLine
 from airlane.cli.run_json import run_facts
 from airlane.cli.run_pages import verdict
@@ -32,7 +33,7 @@ class Watch(Protocol):
     def interrupted(self, view: RunView) -> int:
         """Say that the run goes on; the exit code."""
 
-    def close(self) -> None:
+    def close(self) -> object:
         """Leave the screen as it should be left. Harmless when repeated."""
 
 
@@ -63,17 +64,18 @@ class TextWatch:
         self._screen.say(verdict(view, self._screen.err_look, time.time()))
 
     def interrupted(self, view: RunView) -> int:
-        self.close()
+        was_live = self.close()
         if view.state.terminal:
             self.ended(view)
         else:
-            self._screen.say(f"\nStopped watching. The run goes on: air logs {self._run.id}")
+            after = "" if was_live else "\n"  # the ^C that the terminal shows went with the live line
+            self._screen.say(f"{after}Stopped watching. The run goes on: air logs {self._run.id}")
         return EXIT_INTERRUPTED
 
-    def close(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+    def close(self) -> bool:
+        """As it should be left; whether a line had to be taken away."""
+        line, self._line = self._line, None
+        return line is not None and line.close()
 
     def _phase(self, phase: Phase | None, detail: str | None) -> None:
         if phase is Phase.RETRYING:
@@ -81,7 +83,8 @@ class TextWatch:
             self._end_line()
             self._log_begun = False
             for line in retry_lines(self._run.view(), detail):
-                self._screen.say(f"{self._screen.err_look.warn} {line}")
+                look = self._screen.err_look
+                self._screen.say("\n".join(hanging(f"{look.warn} ", line, look, indent=2)))
         elif phase is not None and not self._log_begun:  # the news of a phase may come after the first line of it
             self._line = self._line or LiveLine(self._screen)
             self._line.update(phase, detail)

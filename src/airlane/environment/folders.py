@@ -199,7 +199,7 @@ def tree_size_bytes(folder: Path) -> int:
 def _children(home: Home) -> list[Path]:
     try:
         return sorted(home.environments.iterdir())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

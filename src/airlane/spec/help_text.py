@@ -130,6 +130,7 @@ def _wrapped(text: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    near = did_you_mean(f"config.{name}", topics())
-    lines = [f"There is no field {name}.{f' {near}' if near else ''}", "", "Topics:"]
-    return "\n".join([*lines, *(f"  {topic}" for topic in topics())]) + "\n"
+    near = did_you_mean(name, ("config",)) or did_you_mean(f"config.{name}", topics())
+    # The topics fill a screen: what is wrong stands below them, where it is seen.
+    wrong = f"There is no field {name}.{f' {near}' if near else ''}"
+    return "\n".join(["Topics:", *(f"  {topic}" for topic in topics()), "", wrong]) + "\n"

@@ -113,8 +113,9 @@ def _refused(path: Path, message: str, hint: str | None) -> SpecError:
 
 def _similar_file(path: Path) -> str | None:
     try:
-        names = [entry.name for entry in path.absolute().parent.iterdir() if entry.suffix in (".yaml", ".yml")]
+        files = [entry for entry in path.absolute().parent.iterdir() if entry.suffix in (".yaml", ".yml")]
     except OSError:
         return f"There is no folder {path.parent}."
-    near = nearest(path.name, names)
-    return f"Did you mean {path.parent / near}?" if near else None
+    names = {entry.stem: entry.name for entry in files}  # the ending alone makes no two names alike
+    near = nearest(path.stem, names)
+    return f"Did you mean {path.parent / names[near]}?" if near else None

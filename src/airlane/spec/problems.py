@@ -18,7 +18,8 @@ def render_problems(error: SpecError) -> str:
         lines += render_problem(problem)
     count = len(error.problems)
     more = f", the first {MAX_SHOWN} shown" if count > MAX_SHOWN else ""
-    lines.append(f"{count} problem{'' if count == 1 else 's'}{more}. Fields and examples: air -h config")
+    if any(problem.field or problem.line for problem in error.problems):  # a file that cannot be read needs no help
+        lines.append(f"{count} problem{'' if count == 1 else 's'}{more}. Fields and examples: air -h config")
     return "\n".join(lines)
 
 

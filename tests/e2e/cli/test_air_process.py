@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,23 @@ def test_a_closed_pipe_is_quiet() -> None:
     process.stderr.close()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [["-h"], ["--version"], ["schema", "--json"]])
+def test_output_that_cannot_be_written_is_told_and_is_a_failure(words: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*AIR, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "the output could not be written: no space left on device\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_what_cannot_be_told_keeps_no_command_from_its_work(tmp_path: Path) -> None:
+    env = {**os.environ, "AIR_HOME": str(tmp_path)}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*AIR, "list", "--json"], stdout=subprocess.PIPE, stderr=full, env=env, check=False)
+        failed = subprocess.run([*AIR, "get", "7k2m9q4d"], stdout=full, stderr=full, env=env, check=False)
+    assert (done.returncode, failed.returncode) == (0, 1)
+
+
 def test_marks_are_ascii_in_an_ascii_locale(tmp_path: Path) -> None:
     env = {"AIR_HOME": str(tmp_path), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = air("run", "no such é file.yaml", env=env)
@@ -79,13 +97,26 @@ def test_a_command_in_json_writes_one_line_of_json(tmp_path: Path) -> None:
     ],
 )
 def test_bash_completes_commands_and_options(tmp_path: Path, typed: str, expected: str) -> None:
-    script = tmp_path / "air.bash"
+    assert expected in completed(typed, tmp_path)
+
+
+def completed(typed: str, folder: Path) -> list[str]:
+    """What bash offers where the tab key is pressed."""
+    script = folder / "air.bash"
     script.write_text(air("completion", "bash").stdout)
     words = typed.split(" ")
     lines = [
+        f'air() {{ {shlex.join(AIR)} "$@"; }}',
         f"source '{script}'",
         f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; COMP_LINE='{typed}'; COMP_POINT=${{#COMP_LINE}}",
         '_shtab_air air; printf "%s\\n" "${COMPREPLY[@]}"',
     ]
     done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, check=False, timeout=60)
-    assert expected in done.stdout.split(), done.stderr
+    return done.stdout.split()
+
+
+def test_bash_completes_the_names_of_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIR_HOME", str(tmp_path / "home"))
+    subprocess.run([*AIR, "secrets", "set", "hf/token"], input=b"x", check=True, capture_output=True, timeout=60)
+    assert completed("air secrets delete h", tmp_path) == ["hf/token"]
+    assert completed("air get ", tmp_path) == []

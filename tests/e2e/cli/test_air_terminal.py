@@ -98,6 +98,8 @@ def test_ctrl_c_leaves_the_run_alone(folder: Path) -> None:
     assert air.end() == 130
     found = re.search("The run goes on: air logs (\\w+)", air.shown)
     assert found, air.shown
+    listed = subprocess.run([*AIR, "list", "-q"], check=True, capture_output=True, text=True, timeout=60)
+    assert listed.stdout.split() == [found[1]]
     shown = subprocess.run([*AIR, "get", found[1], "--json"], check=True, capture_output=True, text=True, timeout=60)
     assert json.loads(shown.stdout)["data"]["status"] == "RUNNING"
     logs = Terminal("logs", found[1])

@@ -11,10 +11,13 @@ from airlane.cli.command import Context
 from airlane.cli.dispatch import error_text, split
 from airlane.cli.help_pages import command_page, group_page, overview
 from airlane.cli.registry import COMMANDS, FIRST_WORDS, load
-from airlane.errors import ArgumentError, Problem, SpecError
+from airlane.cli.screen import Look
+from airlane.errors import ArgumentError, ConfigError, Problem, SpecError
 from golden_text import check_golden
 
 from .conftest import Air
+
+PIPE = Look(columns=None)
 
 
 def failing(error: BaseException) -> Any:
@@ -78,7 +81,12 @@ def test_help_on_an_unknown_topic_lists_the_topics(air: Air) -> None:
             2,
             ("air logs: --tail: expected a whole number from 1 on, got '0'", "air logs -h"),
         ),
-        (("logs",), 2, ("air logs: ID is missing", "air logs -h")),
+        (("logs",), 2, ("air logs: ID is missing", "for example air logs @last")),
+        (
+            ("completion", "bsh"),
+            2,
+            ("air completion: SHELL: expected one of bash, zsh, fish, tcsh, got 'bsh'", "air completion -h"),
+        ),
         (("get", "a", "b"), 2, ("air get: one word too many: 'b'", "air get -h")),
         (("run",), 2, ("air run: which workload? A YAML file is missing", "air run -f train.yaml")),
         (("run", "a.yaml", "-f", "b.yaml"), 2, ("air run: the workload is given twice: b.yaml and a.yaml", None)),
@@ -88,7 +96,7 @@ def test_help_on_an_unknown_topic_lists_the_topics(air: Air) -> None:
         (("cancel", "--all"), 1, ("air cancel --all needs a yes", "air cancel --all --yes")),
         (("--json",), 2, ("air: a command is missing", "air -h")),
         (("--nonsense",), 2, ("air: unknown option --nonsense", None)),
-        (("-p",), 2, ("air: -p/--profile: expected one argument", None)),
+        (("-p",), 2, ("air: -p/--profile: its value is missing", None)),
         (
             ("env", "prune", "--older-than", "-1"),
             2,
@@ -161,7 +169,24 @@ def test_problems_of_a_workload_are_all_in_the_envelope(air: Air, monkeypatch: p
     assert output.code == 2
     problems = output.error()["problems"]
     assert [(p["field"], p["line"], p["column"]) for p in problems] == [("comand", 21, 1)] * 2
-    assert error_text(error) in output.err
+    assert error_text(error, PIPE) in output.err
+
+
+def test_a_long_message_is_wrapped_between_words_on_a_terminal_and_its_hint_is_not() -> None:
+    error = ConfigError("no profile 'gpu' in /home/ada/.config/air/config.toml", hint="air run -f train.yaml -p hpc")
+    assert error_text(error, Look(columns=30)).splitlines() == [
+        "no profile 'gpu' in",
+        "/home/ada/.config/air/config.toml",
+        "  air run -f train.yaml -p hpc",
+    ]
+
+
+def test_a_file_that_cannot_be_used_is_named_without_talk_of_exceptions(
+    air: Air, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Context, "client", failing(PermissionError(13, "Permission denied", "/fsx/x")))
+    output = air("list")
+    assert (output.code, output.err) == (1, "cannot use /fsx/x: permission denied\n  again with -v shows where\n")
 
 
 def test_ctrl_c_has_its_exit_code_and_closes_the_json(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ def test_the_verdict_of_a_success_is_one_line() -> None:
 
 
 def test_the_verdict_of_a_failure_names_the_cause_first() -> None:
-    check_golden("verdict_failed.txt", verdict(failed(), PLAIN, NOW))
+    check_golden("verdict_failed.txt", verdict(failed(), PIPE, NOW))
 
 
 def test_the_verdict_of_a_cancelled_run_blames_nothing() -> None:

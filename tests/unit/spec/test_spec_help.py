@@ -67,10 +67,14 @@ def test_defaults_and_owned_names_are_told() -> None:
 
 def test_an_unknown_topic_prints_the_topics() -> None:
     text = describe("config.compute.num_acelerators")
-    assert text.startswith(
-        "There is no field compute.num_acelerators. Did you mean `config.compute.num_accelerators`?\n"
+    assert text.endswith(
+        "\n\nThere is no field compute.num_acelerators. Did you mean `config.compute.num_accelerators`?\n"
     )
     assert all(f"\n  {topic}\n" in text for topic in topics())
+
+
+def test_a_mistyped_config_is_guessed() -> None:
+    assert describe("confg").endswith("There is no field confg. Did you mean `config`?\n")
 
 
 def test_the_example_is_a_valid_workload(tmp_path: Path) -> None:

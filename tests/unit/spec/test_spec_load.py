@@ -65,6 +65,10 @@ def test_a_missing_file_suggests_its_neighbour(folder: Path) -> None:
     assert refused(folder / "qqqq.yaml").hint is None
 
 
+def test_the_ending_of_a_name_alone_suggests_no_file(folder: Path) -> None:
+    assert refused(folder / "nosuch.yaml").hint is None
+
+
 def test_what_is_no_readable_text_is_refused(folder: Path) -> None:
     (folder / "folder.yaml").mkdir()
     (folder / "latin.yaml").write_bytes(b"a: 1\nb: caf\xe9\n")

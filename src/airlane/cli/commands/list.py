@@ -29,10 +29,14 @@ def configure(parser: Parser) -> None:
 
 def execute(values: Namespace, context: Context) -> int:
     filters = pairs("--filter", flatten(values.filter))
-    views = context.client().list(
-        limit=values.limit, all_status=values.all_status, all_users=values.all_users, filters=filters
-    )
     screen, now = context.screen, time.time()
+    views = context.client().list(
+        limit=values.limit,
+        all_status=values.all_status,
+        all_users=values.all_users,
+        filters=filters,
+        on_damage=lambda error: screen.say(f"left out: {error.message}"),
+    )
     if context.json:
         screen.show(data_line({"runs": [list_facts(view, now) for view in views]}, now))
     elif values.quiet:
@@ -40,6 +44,8 @@ def execute(values: Namespace, context: Context) -> int:
             screen.show(view.record.id)
     elif views:
         screen.show(run_table(views, screen.out_look, now))
+        if len(views) == values.limit and screen.out_is_terminal:
+            screen.say(f"These are the latest {values.limit}. More: --limit {5 * values.limit}")
     else:
         screen.say(_nothing(values))
     return EXIT_OK

@@ -73,18 +73,31 @@ def _ended(view: RunView, values: Namespace, context: Context, *, shown: bool) -
     state = view.state
     if values.retry is not None:
         state = next((a.state or state for a in view.attempts if a.number == values.retry), state)
-    reason = cause_words(view.cause) or f"the run is {state.label}"
     screen, now = context.screen, time.time()
     if context.json:
         if not shown:
-            screen.show(event_line("ERROR", now, message=f"there is no log: {reason}"))
+            screen.show(event_line("ERROR", now, message=_nothing(view, values)))
         facts = {"run_id": view.record.id, "status": state, "node": values.node or 0, "attempt_number": values.retry}
         screen.show(data_line(facts, now))
-    elif not shown:
-        screen.say(f"There is no log: {reason}")
-    elif state is not State.SUCCESS and values.retry is None:
-        screen.say(verdict(view, screen.err_look, now))
+        return EXIT_OK if state is State.SUCCESS else EXIT_FAILED
+    if not shown:
+        screen.say(f"{screen.err_look.warn} {_nothing(view, values)}")
+    if state is not State.SUCCESS:
+        told = verdict(view, screen.err_look, now) if values.retry is None else _attempt_words(view, values.retry)
+        screen.say(told)
     return EXIT_OK if state is State.SUCCESS else EXIT_FAILED
+
+
+def _nothing(view: RunView, values: Namespace) -> str:
+    node = values.node or 0
+    latest = view.attempts[-1].number if view.attempts else 0
+    log = view.paths.log(attempt=latest if values.retry is None else values.retry, node=node)
+    return f"node {node} wrote nothing" if log.exists() else f"node {node} has no log: it did not start"
+
+
+def _attempt_words(view: RunView, number: int) -> str:
+    attempt = view.attempts[number]
+    return f"attempt {number} {attempt.state}: {cause_words(attempt.cause)}"
 
 
 def _interrupted(run: Run, context: Context) -> int:
