@@ -85,6 +85,14 @@ class CapacityError(AirError):
     kind = "USER"
 
 
+class InterruptedCommandError(AirError):
+    """Ctrl-C, where no run was being followed."""
+
+    exit_code = EXIT_INTERRUPTED
+    code = "INTERRUPTED"
+    kind = "USER"
+
+
 class NotFoundError(AirError):
     """There is no such run, node, attempt, secret or environment."""
 

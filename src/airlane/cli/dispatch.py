@@ -11,17 +11,9 @@ from dataclasses import dataclass
 from airlane import __version__
 from airlane.cli.registry import COMMANDS, FIRST_WORDS, load
 from airlane.cli.screen import Look, OutputError, Screen
-from airlane.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_PIPE_CLOSED, AirError, ArgumentError, SpecError
+from airlane.errors import EXIT_OK, EXIT_PIPE_CLOSED, AirError, ArgumentError, InterruptedCommandError, SpecError
 
 _TAKES_VALUE = ("-p", "--profile")
-
-
-class _InterruptedError(AirError):
-    """Ctrl-C, where no run was being watched."""
-
-    exit_code = EXIT_INTERRUPTED
-    code = "INTERRUPTED"
-    kind = "USER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +43,7 @@ def dispatch(argv: Sequence[str]) -> int:
     except AirError as error:
         return _tell(error, screen, as_json="--json" in words.options)
     except KeyboardInterrupt:
-        return _tell(_InterruptedError("Interrupted."), screen, as_json="--json" in words.options)
+        return _tell(InterruptedCommandError("Interrupted."), screen, as_json="--json" in words.options)
     except BrokenPipeError:
         _give_up_stdout()
         return EXIT_PIPE_CLOSED
@@ -95,10 +87,9 @@ def _run(words: Words, screen: Screen) -> int:
         return _no_command(words, screen)
     name, rest = _name(words.first, words.after)
     if name is None:
-        from airlane.cli.help_pages import group_page
-
-        screen.show(group_page(words.first))
-        return EXIT_OK
+        if "--json" in words.options:
+            raise ArgumentError(f"air {words.first}: an action is missing", hint=f"air {words.first} -h")
+        return _help(words, screen)
     from airlane.cli.command import Context
 
     command = load(name)
@@ -161,12 +152,17 @@ def _help(words: Words, screen: Screen) -> int:
     if topic is not None:
         from airlane.spec.help_text import describe
 
-        screen.show(describe(topic).rstrip("\n"))
+        page = describe(topic).rstrip("\n")
     elif words.first is None:
-        screen.show(overview())
+        page = overview()
     else:
         name, _ = _name(words.first, words.after)
-        screen.show(command_page(load(name)) if name else group_page(words.first))
+        page = command_page(load(name)) if name else group_page(words.first)
+    if "--json" in words.options:
+        from airlane.cli.envelope import data_line
+
+        page = data_line({"help": page}, time.time())
+    screen.show(page)
     return EXIT_OK
 
 

@@ -10,7 +10,7 @@ from airlane.cli.command import Context
 from airlane.cli.envelope import event_line
 from airlane.cli.live import StillLine
 from airlane.cli.screen import OutputError
-from airlane.errors import EXIT_FAILED, EXIT_OK
+from airlane.errors import EXIT_FAILED, EXIT_OK, InterruptedCommandError
 from airlane.store.states import State
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ def submitted(submit: Callable[[Callable[[str, str], None]], Run], context: Cont
     line = StillLine(context.screen)
     try:
         run = submit(line.update)
+    except KeyboardInterrupt as error:
+        raise InterruptedCommandError(
+            "Interrupted while submitting.", hint="air list   shows whether there is a run"
+        ) from error
     finally:
         line.close()
     _announce(run, context, watch=watch)

@@ -102,6 +102,10 @@ class MadeRun:
         if self._raises:
             raise self._raises
 
+    def interrupt(self, *_words: Any, **_asked: Any) -> None:
+        if self._raises:
+            raise self._raises
+
     def download_logs(self, folder: Path, node: int | None = None) -> list[Path]:
         return [folder / f"node_{n}.log" for n in ((0, 1) if node is None else (node,)) if self._chunks]
 

@@ -205,6 +205,14 @@ def test_ctrl_c_in_json_closes_with_an_envelope(air: Air, monkeypatch: pytest.Mo
         assert (output.data()["status"], output.data()["watching"]) == ("RUNNING", False)
 
 
+def test_ctrl_c_while_submitting_says_where_to_look(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = use(monkeypatch, MadeClient())
+    monkeypatch.setattr(made, "submit", MadeRun(running(), raises=KeyboardInterrupt()).interrupt)
+    output = air("run", "t.yaml", "--watch")
+    assert output.code == 130
+    assert output.err.endswith("\nInterrupted while submitting.\n  air list   shows whether there is a run\n")
+
+
 def test_get_succeeds_whatever_became_of_the_run(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:
     made = use(monkeypatch, MadeClient(MadeRun(failed())))
     plain = air("get", "7k")

@@ -53,6 +53,11 @@ def test_a_word_with_several_actions_lists_them(air: Air, first: str) -> None:
     assert air(first).out == air(first, "-h").out == group_page(first) + "\n"
 
 
+@pytest.mark.parametrize("words", [("-h",), ("run", "-h"), ("env", "-h"), ("-h", "config")])
+def test_help_in_json_is_an_envelope(air: Air, words: tuple[str, ...]) -> None:
+    assert air(*words, "--json").data()["help"] + "\n" == air(*words).out
+
+
 @pytest.mark.parametrize(
     "words", [("-h", "config.compute"), ("run", "-h", "config.compute"), ("--help", "config.compute")]
 )
@@ -95,6 +100,7 @@ def test_help_on_an_unknown_topic_lists_the_topics(air: Air) -> None:
         (("cancel", "x", "--all"), 1, ("air cancel: ids and --all exclude each other", "air list")),
         (("cancel", "--all"), 1, ("air cancel --all needs a yes", "air cancel --all --yes")),
         (("--json",), 2, ("air: a command is missing", "air -h")),
+        (("env", "--json"), 2, ("air env: an action is missing", "air env -h")),
         (("--nonsense",), 2, ("air: unknown option --nonsense", None)),
         (("-p",), 2, ("air: -p/--profile: its value is missing", None)),
         (
