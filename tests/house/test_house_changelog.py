@@ -7,7 +7,8 @@ import sys
 
 from house.repository import ROOT
 
-FRAGMENTS = sorted(file for file in (ROOT / "changelog").iterdir() if file.name != "README.md")
+NO_FRAGMENTS = {"README.md", "template.md.jinja"}
+FRAGMENTS = sorted(file for file in (ROOT / "changelog").iterdir() if file.name not in NO_FRAGMENTS)
 KINDS = {"feature", "bugfix", "doc", "removal"}
 
 

@@ -27,6 +27,8 @@ PUBLIC_HOSTS = {
     "json-schema.org",
     "mlflow.org",
     "pypi.org",
+    "toml.io",
+    "www.w3.org",
     "www.apache.org",
 }
 LOCK_HOSTS = {"files.pythonhosted.org", "pypi.org"}
