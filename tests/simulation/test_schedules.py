@@ -56,7 +56,7 @@ class Schedule:
         self.chance = random.Random(self.seed)
         self.world = World(self.chance)
         self.record = self._record()
-        self.store = RunStore(Home(self.folder), disk=UnsyncedDisk(), chance=lambda: self.seed)
+        self.store = RunStore(Home(self.folder), disk=UnsyncedDisk())
         new = self.store.create(self.record, RunContent(workload="x: 1\n", command="true\n"))
         os.close(new.lock)
         self.paths, self.record = new.paths, new.record

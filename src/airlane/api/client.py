@@ -14,7 +14,7 @@ from airlane.api.run import Run
 from airlane.api.user import user_name
 from airlane.backends.base import Backend, Liveness
 from airlane.backends.registry import make_backend
-from airlane.errors import AirError, ArgumentError
+from airlane.errors import AirError, ArgumentError, StoreError
 from airlane.spec.profiles import NO_TRACKING, Profile, load_profile
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, default_home
@@ -91,9 +91,7 @@ class Client:
         with self._store.token(plan.record.user, token) as held:
             if held.run_id is not None:
                 return self._run(self._store.view(self._store.find(held.run_id)))
-            run = self._submit(plan, progress)
-            held.assign(run.id)
-            return run
+            return self._submit(plan, progress, name_run=held.assign)
 
     def rerun(self, name: str, overrides: Sequence[str] = (), *, progress: Progress | None = None) -> Run:
         """Submit a run again, with its frozen code and environment, unless an override changes them."""
@@ -115,15 +113,19 @@ class Client:
         all_status: bool = False,
         all_users: bool = False,
         filters: Mapping[str, str] | None = None,
+        on_damage: Callable[[StoreError], None] | None = None,
     ) -> tuple[RunView, ...]:
-        """The newest runs: those that wait or run and those of the last day, or all with `all_status`."""
+        """The newest runs: those that wait or run and those of the last day, or all with `all_status`.
+
+        A run whose files are damaged is left out; `on_damage` is told which file it is.
+        """
         from airlane.api.listing import Selection, list_runs, read_filters, recent
         from airlane.store.index import RunIndex
 
         matches = read_filters(filters or {})
         user = None if all_users or "user" in (filters or {}) else user_name(self._env)
         selection = Selection(limit, user, None if all_status else recent(), matches)
-        return list_runs(self._store, RunIndex(self.home.index), self._settle, selection)
+        return list_runs(self._store, RunIndex(self.home.index), self._settle, selection, on_damage=on_damage)
 
     def cancel(self, names: Sequence[str]) -> tuple[str, ...]:
         """Ask the runs to end; returns the ids of those that had not ended yet. Harmless when repeated.
@@ -135,10 +137,20 @@ class Client:
         canceled = []
         for view in views:
             if not view.state.terminal:
-                request = {"by": user_name(self._env), "at": time.time()}
-                self._disk.create(view.paths.cancel, json.dumps(request).encode())
+                self._ask_to_cancel(view)
                 canceled.append(view.record.id)
         return tuple(canceled)
+
+    def _ask_to_cancel(self, view: RunView) -> None:
+        request = {"by": user_name(self._env), "at": time.time()}
+        try:
+            self._disk.create(view.paths.cancel, json.dumps(request).encode())
+        except OSError as error:
+            pid = view.status.supervisor_pid if view.status is not None else None
+            raise StoreError(
+                f"cannot write {view.paths.cancel}: {error.strerror}",
+                hint=f"free some space, or ask its supervisor: kill {pid}" if pid is not None else "free some space",
+            ) from error
 
     def cancel_all(self) -> tuple[str, ...]:
         """Cancel every run of this user that has not ended."""
@@ -159,7 +171,9 @@ class Client:
     def _run(self, view: RunView, *, created: bool = False) -> Run:
         return Run(view, self._store, self._settle, created=created)
 
-    def _submit(self, plan: RunPlan, progress: Progress | None) -> Run:
+    def _submit(
+        self, plan: RunPlan, progress: Progress | None, *, name_run: Callable[[str], None] | None = None
+    ) -> Run:
         from airlane.api.planning import parameters_text
         from airlane.store.journal import Journal
 
@@ -176,8 +190,14 @@ class Client:
         backend = self._backend(plan.record.backend)
         with self._store.submission():
             new = self._store.create(replace(plan.record, submitted_at=time.time()), content)
-            Journal(new.paths, self._disk).event("submitted", new.record.submitted_at, user=new.record.user)
-            backend.submit(new, lambda: self._supervise(new, plan), ready=plan.environment.cached)
+            try:
+                if name_run is not None:
+                    name_run(new.record.id)  # before anything starts: with one token there is never a second run
+                Journal(new.paths, self._disk).event("submitted", new.record.submitted_at, user=new.record.user)
+                backend.submit(new, lambda: self._supervise(new, plan), ready=plan.environment.cached)
+            except AirError:
+                self._store.discard(new)
+                raise
         return self._run(self._store.view(new.paths), created=True)
 
     def _supervise(self, new: NewRun, plan: RunPlan) -> None:
@@ -213,7 +233,7 @@ class Client:
             if progress is not None and all_bytes:
                 progress("code", f"packing {100 * done_bytes // all_bytes} % of {all_bytes / 1e6:.1f} MB")
 
-        archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._store.make_folder(archive.parent)
         snapshot.pack(plan.snapshot, archive, tell)
 
     def _settle(self, view: RunView) -> RunView:

@@ -57,16 +57,33 @@ def read_filters(filters: Mapping[str, str]) -> Callable[[IndexRow], bool]:
 
 
 def list_runs(
-    store: RunStore, index: RunIndex, settle: Callable[[RunView], RunView], selection: Selection
+    store: RunStore,
+    index: RunIndex,
+    settle: Callable[[RunView], RunView],
+    selection: Selection,
+    *,
+    on_damage: Callable[[StoreError], None] | None = None,
 ) -> tuple[RunView, ...]:
     """The newest runs that the selection takes; what has ended since the last list goes into the index."""
+
+    def read_run(paths: RunPaths) -> RunView | None:
+        """The run, settled; None for a folder whose submission was cut off, or whose files are damaged."""
+        try:
+            return settle(store.view(paths))
+        except NotFoundError:
+            return None
+        except StoreError as error:
+            if on_damage is not None:
+                on_damage(error)
+            return None
+
     rows = index.rows()
     chosen: list[RunPaths] = []
     read: dict[str, RunView] = {}
     for paths in store.ids():
         row = rows.get(paths.id)
         if row is None:
-            view = _read(store, settle, paths)
+            view = read_run(paths)
             if view is None:
                 continue
             read[paths.id], row = view, index_row(view)
@@ -76,18 +93,10 @@ def list_runs(
                 break
     index.save(view for view in read.values() if view.state.terminal)
     read |= index.views([paths for paths in chosen if paths.id not in read])
-    views = (read.get(paths.id) or _read(store, settle, paths) for paths in chosen)
+    views = (read.get(paths.id) or read_run(paths) for paths in chosen)
     return tuple(view for view in views if view is not None)
 
 
 def recent(now: float | None = None) -> float:
     """The time before which an ended run is old."""
     return (time.time() if now is None else now) - RECENT_S
-
-
-def _read(store: RunStore, settle: Callable[[RunView], RunView], paths: RunPaths) -> RunView | None:
-    """The run, settled; None for a folder whose submission was cut off, or whose record is damaged."""
-    try:
-        return settle(store.view(paths))
-    except (NotFoundError, StoreError):
-        return None

@@ -14,7 +14,7 @@ from pathlib import Path
 from airlane.errors import NotFoundError, StoreError
 from airlane.store import codec
 from airlane.store.disk import Disk, SystemDisk, make_private_folder
-from airlane.store.ids import ALPHABET, is_id, new_id
+from airlane.store.ids import ALPHABET, is_id, new_id, next_id
 from airlane.store.paths import Home, RunPaths
 from airlane.store.records import Attempt, Cause, NodeRecord, RunRecord, Status, Verdict
 from airlane.store.states import Phase, State
@@ -100,10 +100,9 @@ class RunView:
 class RunStore:
     """All runs under one home."""
 
-    def __init__(self, home: Home, *, disk: Disk | None = None, chance: Callable[[], int] | None = None) -> None:
+    def __init__(self, home: Home, *, disk: Disk | None = None) -> None:
         self.home = home
         self.disk = disk or SystemDisk()
-        self._chance = chance or _chance
 
     def create(self, record: RunRecord, content: RunContent) -> NewRun:
         """A new run folder; `record.id` is ignored and a fresh one is used. With run.json it becomes a run.
@@ -126,6 +125,20 @@ class RunStore:
                 raise
         return NewRun(paths, record, lock)
 
+    def discard(self, new: NewRun) -> None:
+        """Remove a run that could not be started, and let go of its lock."""
+        _remove(new.paths.root)
+        os.close(new.lock)
+
+    def make_folder(self, folder: Path) -> None:
+        """Create a private folder under the home.
+
+        Raises:
+            StoreError: it cannot be made.
+        """
+        with self._writing():
+            make_private_folder(folder)
+
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
@@ -139,14 +152,14 @@ class RunStore:
     def _new_folder(self, submitted_at: float) -> RunPaths:
         month = self.home.runs / time.strftime("%Y-%m", time.gmtime(submitted_at))
         make_private_folder(month)
+        run_id = new_id(submitted_at)
         while True:
-            folder = month / new_id(submitted_at, self._chance())
             try:
-                folder.mkdir(mode=0o700)
+                (month / run_id).mkdir(mode=0o700)
             except FileExistsError:
-                submitted_at += 1 / 8  # the next tick; a full one holds 128 runs
+                run_id = next_id(run_id)
                 continue
-            return RunPaths(folder)
+            return RunPaths(month / run_id)
 
     def _fill(self, paths: RunPaths, record: RunRecord, content: RunContent) -> None:
         paths.attempts.mkdir(mode=0o700)
@@ -263,10 +276,6 @@ class IdempotencyToken:
 
     run_id: str | None
     assign: Callable[[str], None]
-
-
-def _chance() -> int:
-    return os.urandom(1)[0]
 
 
 def read_node_record(paths: RunPaths, *, attempt: int, node: int) -> NodeRecord | None:

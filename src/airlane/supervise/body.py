@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -17,9 +18,11 @@ from airlane.store import codec
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, RunPaths
 from airlane.store.records import Cause, CauseKind, NodeRecord, RunRecord, Status
-from airlane.store.states import State
+from airlane.store.states import Phase, State
 from airlane.supervise.causes import Evidence
-from airlane.supervise.supervisor import Supervisor, Tools
+from airlane.supervise.ports import Tracking
+from airlane.supervise.recording import attempt_outcome
+from airlane.supervise.supervisor import TRACKING_CLOSE_S, Supervisor, Tools
 from airlane.supervise.workshop import RunWorkshop
 from airlane.tracking.tracker import make_tracker
 
@@ -49,23 +52,24 @@ def supervise(
     """Supervise one run to its end, in this process."""
     asked: list[str] = []
     signal.signal(signal.SIGTERM, lambda *_: asked.append("the supervisor was asked to stop (SIGTERM)"))
-    tracking = make_tracker(record.tracking_uri, home=home, python=mlflow_python(home), env=env)
-    tools = Tools(
-        backend=backend,
-        workshop=RunWorkshop(record, paths, home, plan),
-        tracking=tracking,
-        disk=SystemDisk(),
-        clock=SystemClock(),
-        evidence=lambda attempt: log_evidence(paths, attempt),
-        stop_requested=lambda: asked[0] if asked else None,
-        params=params,
-        pid=os.getpid(),
-        host=os.uname().nodename,
-    )
+    tracking: Tracking | None = None
     try:
+        tracking = make_tracker(record.tracking_uri, home=home, python=mlflow_python(home), env=env)
+        tools = Tools(
+            backend=backend,
+            workshop=RunWorkshop(record, paths, home, plan),
+            tracking=tracking,
+            disk=SystemDisk(),
+            clock=SystemClock(),
+            evidence=lambda attempt: log_evidence(paths, attempt),
+            stop_requested=lambda: asked[0] if asked else None,
+            params=params,
+            pid=os.getpid(),
+            host=os.uname().nodename,
+        )
         Supervisor(record, paths, tools).run()
     except Exception as error:
-        _end_by_own_fault(paths, error)
+        _end_by_own_fault(record, paths, error, backend=backend, tracking=tracking)
         raise
 
 
@@ -92,13 +96,40 @@ def log_evidence(paths: RunPaths, attempt: int) -> Evidence:
     return evidence
 
 
-def _end_by_own_fault(paths: RunPaths, error: Exception) -> None:
-    """A fault of ours must not leave a run without an end; whoever called prints the traceback to supervisor.log."""
-    status = codec.read(Status, paths.status)
-    if status is None or status.state.terminal:
+def _end_by_own_fault(
+    record: RunRecord, paths: RunPaths, error: Exception, *, backend: Backend, tracking: Tracking | None
+) -> None:
+    """A fault of ours must leave neither processes nor secrets nor a run without an end.
+
+    Whoever called prints the traceback to supervisor.log; what cannot be written here, readers work out.
+    """
+    backend.sweep(paths)
+    with contextlib.suppress(OSError):
+        paths.secrets.unlink(missing_ok=True)
+    now = time.time()
+    status = codec.read(Status, paths.status) or Status(
+        State.PENDING, Phase.PREPARING, None, now, os.getpid(), os.uname().nodename
+    )
+    if status.state.terminal:
         return
     summary = f"Airlane itself failed: {type(error).__name__}: {error}"
     cause = Cause(CauseKind.SUPERVISOR_LOST, summary, hint=f"see {paths.supervisor_log}")
-    now = time.time()
-    ended = replace(status, state=State.FAILED, phase=None, detail=None, cause=cause, ended_at=now, updated_at=now)
+    attempts = status.attempts
+    if attempts and attempts[-1].ended_at is None:
+        last = replace(attempts[-1], ended_at=now, state=State.FAILED, cause=cause)
+        attempts = (*attempts[:-1], last)
+        if tracking is not None:
+            tracking.end_attempt(attempt_outcome(record, paths, last))
+    ended = replace(
+        status,
+        state=State.FAILED,
+        phase=None,
+        detail=None,
+        attempts=attempts,
+        cause=cause,
+        ended_at=now,
+        updated_at=now,
+    )
     SystemDisk().replace(paths.status, codec.encode(ended), last=True)
+    if tracking is not None:
+        tracking.close(TRACKING_CLOSE_S)

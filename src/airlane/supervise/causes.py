@@ -50,11 +50,7 @@ def attempt_cause(
         case Reason.CANCEL:
             return Cause(CauseKind.CANCELED, "the run was canceled")
         case Reason.STRAGGLERS:
-            late = tuple(r.node for r in reports if _was_stopped(r))
-            nodes = ", ".join(str(node) for node in late)
-            waited = duration_words(limits.straggler_grace_s)
-            summary = f"node 0 succeeded; node {nodes} had not ended {waited} later and was stopped"
-            return Cause(CauseKind.COMPLETED, summary, collateral_nodes=late)
+            return _stragglers_cause(limits, tuple(r.node for r in reports if _was_stopped(r)))
         case _:
             return Cause(CauseKind.COMPLETED, "the command exited with code 0 on every node")
 
@@ -103,6 +99,14 @@ def duration_words(seconds: float) -> str:
     return f"{minutes} min" + (f" {rest} s" if rest else "")
 
 
+def _stragglers_cause(limits: Limits, late: tuple[int, ...]) -> Cause:
+    nodes = ", ".join(str(node) for node in late)
+    who, were = ("node", "was") if len(late) == 1 else ("nodes", "were")
+    waited = duration_words(limits.straggler_grace_s)
+    summary = f"node 0 succeeded; {who} {nodes} had not ended {waited} later and {were} stopped"
+    return Cause(CauseKind.COMPLETED, summary, collateral_nodes=late)
+
+
 def _timeout_cause(limits: Limits, reports: Sequence[NodeReport], evidence: Evidence) -> Cause:
     limit = duration_words(limits.timeout_s or 0.0)
     cause = Cause(CauseKind.TIMEOUT, f"the command was still running after {limit} (timeout_minutes)")
@@ -120,10 +124,14 @@ def _end_in_words(record: NodeRecord) -> tuple[CauseKind, str]:
         return CauseKind.OUT_OF_MEMORY, "ran out of memory and was killed by the kernel"
     if record.signal is not None:
         return CauseKind.SIGNAL, f"was killed by {record.signal}"
-    code = record.exit_code if record.exit_code is not None else -1
+    code = record.exit_code
+    if code is None:
+        return CauseKind.EXIT_CODE, "ended, and its exit code was never told"
     name = _SIGNAL_NAMES.get(code - _SIGNALLED)
     return CauseKind.EXIT_CODE, f"exited with code {code}" + (f" (a process was ended by {name})" if name else "")
 
 
 def _was_stopped(report: NodeReport) -> bool:
-    return report.record is None or report.record.stop_reason is not None
+    """Whether the node was asked to stop, or had to be ended by force and told nothing."""
+    record = report.record
+    return record is None or record.ended_at is None or record.stop_reason is not None

@@ -11,6 +11,7 @@ from airlane.store.states import State
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0
 MAX_PREEMPTIONS = 100
+_MOST_DOUBLINGS = 16  # far beyond the longest delay: a float could not hold the power of a long retrying run
 
 # These ends would be the same the next time, or were asked for.
 _FINAL_KINDS = frozenset({CauseKind.COMPLETED, CauseKind.CANCELED, CauseKind.SETUP, CauseKind.CAPACITY})
@@ -50,7 +51,7 @@ def decide(limits: Limits, attempts: Sequence[Attempt]) -> Decision:
     failures = len(attempts) - preemptions
     if failures > limits.max_retries:
         return Finish(last.state, last.cause)
-    return Retry(min(FIRST_DELAY_S * 2 ** (failures - 1), LONGEST_DELAY_S))
+    return Retry(min(FIRST_DELAY_S * 2 ** min(failures - 1, _MOST_DOUBLINGS), LONGEST_DELAY_S))
 
 
 def most_attempts(limits: Limits) -> int:

@@ -6,6 +6,7 @@ processes twice is harmless, and the verdict is created exclusively.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 from airlane.backends.base import Backend, Liveness, NodePlace, NodeReport
@@ -32,9 +33,10 @@ def settle(view: RunView, store: RunStore, backend: Backend, disk: Disk, *, now:
     backend.sweep(view.paths)
     state, cause = judge(view, store, evidence=evidence)
     verdict = Verdict(state, cause, now, "a reader")
+    with contextlib.suppress(OSError):
+        disk.remove(view.paths.secrets)
     try:
         disk.create(view.paths.verdict, codec.encode(verdict))
-        disk.remove(view.paths.secrets)
     except OSError:
         return replace(view, verdict=verdict)  # no space: the verdict is told now and written another time
     return store.view(view.paths)
