@@ -39,7 +39,7 @@ def _add(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: st
     import shtab
 
     complete = {
-        "FILE": shtab.FILE,
+        "FILE": shtab.glob("*.yaml", "*.yml"),
         "FOLDER": shtab.DIRECTORY,
         "ID": _output(_RUNS),
         "SCOPE/KEY": _output("air secrets list"),

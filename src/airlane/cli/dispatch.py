@@ -43,6 +43,8 @@ def dispatch(argv: Sequence[str]) -> int:
     except AirError as error:
         return _tell(error, screen, as_json="--json" in words.options)
     except KeyboardInterrupt:
+        if screen.live:
+            screen.say()  # what was asked, or the ^C that the terminal shows, stands on a line of its own
         return _tell(InterruptedCommandError("Interrupted."), screen, as_json="--json" in words.options)
     except BrokenPipeError:
         _give_up_stdout()

@@ -110,7 +110,13 @@ def test_ctrl_c_leaves_the_run_alone(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "words"), [(b"n\n", 1, "Nothing was canceled"), (b"y\n", 0, "No run had to")]
+    ("answer", "code", "words"),
+    [
+        (b"n\n", 1, "Nothing was canceled"),
+        (b"\x04", 1, "\r\nNothing was canceled"),
+        (b"\x03", 130, "\r\nInterrupted."),
+        (b"y\n", 0, "No run had to"),
+    ],
 )
 def test_cancelling_everything_asks_first(folder: Path, answer: bytes, code: int, words: str) -> None:
     assert folder.exists()
@@ -119,6 +125,15 @@ def test_cancelling_everything_asks_first(folder: Path, answer: bytes, code: int
     air.type(answer)
     assert air.end() == code
     assert words in air.shown
+
+
+def test_a_prompt_that_is_left_with_ctrl_d_sets_no_secret(folder: Path) -> None:
+    air = Terminal("secrets", "set", "hf/token")
+    air.until("not shown")
+    air.type(b"\x04")
+    assert air.end() == 2
+    assert "\r\nNo value was given for hf/token.\r\n" in air.shown
+    assert not (folder / "home" / "secrets").exists()
 
 
 def test_a_secret_typed_at_the_prompt_is_not_shown(folder: Path) -> None:

@@ -241,9 +241,18 @@ def test_list_has_a_table_ids_and_json(air: Air, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("client")
 def test_an_empty_list_says_what_to_type(air: Air) -> None:
-    assert air("list").err == "No run waits, runs, or ended in the last day.\n  air list --all-status\n"
-    assert air("list", "--all-status").err == "There are no runs yet.\n  air run -f train.yaml\n"
+    for words in (("list",), ("list", "--all-status")):
+        assert air(*words).err == "There are no runs yet.\n  air run -f train.yaml\n"
+    assert air("list", "--filter", "user=a").err == "No run matches.\n"
     assert air("list", "--json").data() == {"runs": []}
+
+
+def test_a_list_that_leaves_out_old_runs_says_how_to_see_them(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = use(monkeypatch, MadeClient())
+    monkeypatch.setattr(made, "list", lambda **asked: (failed(),) if asked["all_status"] else ())
+    assert air("list").err == "No run waits, runs, or ended in the last 24 hours.\n  air list --all-status\n"
+    told = air("list", "--filter", "user=a").err
+    assert told == "No run of the last 24 hours matches.\n  with --all-status: older ones\n"
 
 
 def test_logs_asks_for_what_was_typed(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:

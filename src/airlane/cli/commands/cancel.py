@@ -48,7 +48,10 @@ def _confirm(context: Context) -> None:
     if context.json or not sys.stdin.isatty():
         raise _RefusedError("air cancel --all needs a yes", hint="air cancel --all --yes")
     context.screen.write_err("Cancel every run of yours that has not ended? [y/N] ")
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    typed = sys.stdin.readline()
+    if not typed.endswith("\n"):  # Ctrl-D
+        context.screen.say()
+    if typed.strip().lower() not in ("y", "yes"):
         raise _RefusedError("Nothing was canceled.")
 
 

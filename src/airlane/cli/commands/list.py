@@ -16,7 +16,7 @@ from airlane.errors import EXIT_OK
 def configure(parser: Parser) -> None:
     parser.add_argument("--limit", type=whole_number(1), default=20, metavar="N", help="at most so many (20)")
     parser.add_argument("-q", "--quiet", action="store_true", help="ids alone, one a line")
-    parser.add_argument("--all-status", action="store_true", help="also runs that ended more than a day ago")
+    parser.add_argument("--all-status", action="store_true", help="also runs that ended more than 24 hours ago")
     parser.add_argument("--all-users", action="store_true", help="also other people's runs")
     parser.add_argument(
         "--filter",
@@ -47,16 +47,17 @@ def execute(values: Namespace, context: Context) -> int:
         if len(views) == values.limit and screen.out_is_terminal:
             screen.say(f"These are the latest {values.limit}. More: --limit {5 * values.limit}")
     else:
-        screen.say(_nothing(values))
+        screen.say(_nothing(values, context))
     return EXIT_OK
 
 
-def _nothing(values: Namespace) -> str:
+def _nothing(values: Namespace, context: Context) -> str:
+    older = not values.all_status and bool(context.client().list(limit=1, all_status=True, all_users=values.all_users))
     if values.filter:
-        return "No run matches."
-    if values.all_status:
-        return "There are no runs yet.\n  air run -f train.yaml"
-    return "No run waits, runs, or ended in the last day.\n  air list --all-status"
+        return "No run of the last 24 hours matches.\n  with --all-status: older ones" if older else "No run matches."
+    if older:
+        return "No run waits, runs, or ended in the last 24 hours.\n  air list --all-status"
+    return "There are no runs yet.\n  air run -f train.yaml"
 
 
 COMMANDS = (
@@ -64,7 +65,8 @@ COMMANDS = (
         "list",
         "[runs] [options]",
         (
-            ("air list --all-status", "the latest runs, old ones too"),
+            ("air list", "what waits, runs, or ended in the last 24 hours"),
+            ("air list --all-status", "old ones too"),
             ("air list --filter experiment='sft-*' num_accelerators=8", "some of them"),
             ("air cancel $(air list -q)", "ids for other commands"),
         ),

@@ -9,7 +9,7 @@ from argparse import Namespace
 from airlane.cli.command import Command, Context
 from airlane.cli.envelope import data_line
 from airlane.cli.parser import Parser
-from airlane.errors import EXIT_OK
+from airlane.errors import EXIT_OK, ArgumentError
 
 
 def _named(parser: Parser) -> None:
@@ -45,7 +45,10 @@ def _value(ref: str) -> str:
     if sys.stdin.isatty():
         from getpass import getpass
 
-        return getpass(f"Value of {ref} (not shown): ")
+        try:
+            return getpass(f"Value of {ref} (not shown): ")
+        except EOFError as error:  # Ctrl-D
+            raise ArgumentError(f"\nNo value was given for {ref}.", hint=f"air secrets set {ref}") from error
     typed = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     # The one newline that echo or an editor adds is not part of the value.
     return typed.removesuffix("\n").removesuffix("\r")
