@@ -6,6 +6,7 @@ memory in use is what is not available, disk is the root file system. GPUs are n
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -38,12 +39,15 @@ class Sampler:
         self._thread = threading.Thread(target=self._sample, name="system-metrics", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        """Begin; where the user may start no further thread (ulimit -u), nothing is sampled."""
+        with contextlib.suppress(RuntimeError):
+            self._thread.start()
 
     def stop(self) -> None:
         """Take the last sample; a thread that hangs in a driver is left behind."""
         self._over.set()
-        self._thread.join(_STOP_PATIENCE_S)
+        if self._thread.is_alive():
+            self._thread.join(_STOP_PATIENCE_S)
 
     def _sample(self) -> None:
         probe = Probe(self._gpus)

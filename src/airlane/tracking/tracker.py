@@ -83,8 +83,14 @@ class Tracker:
 
     def open(self) -> None:
         """Start: the server is looked for, or started, while the environment is built."""
-        self._thread = threading.Thread(target=self._worker.run, name="tracking", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._worker.run, name="tracking", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # ulimit -u
+            self.error = f"tracking: {error}"
+            self.first_answer.set()
+        else:
+            self._thread = thread
 
     def settled(self, timeout_s: float) -> bool:
         """Whether it is known if there is a server to record in; waits for that no longer than this."""
@@ -97,6 +103,8 @@ class Tracker:
         """
         from airlane.tracking.entry import Entry
 
+        if self._thread is None:
+            return None
         entry = Entry(info)
         self._current = entry
         self._orders.put(lambda: self._worker.begin(entry))

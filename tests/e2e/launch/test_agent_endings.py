@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -225,3 +226,24 @@ def test_bash_dies_with_a_killed_agent(host: AgentHost) -> None:
     agent.said("ready")
     agent.process.kill()
     _wait_until_none_is_left(host)
+
+
+SAMPLE_WITHOUT_THREADS = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+from airlane.launch.system_metrics import Sampler
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+sampler = Sampler("metrics", interval_s=1.0, gpus=())
+sampler.start()
+sampler.stop()
+print("went on")
+"""
+
+
+def test_an_agent_that_may_start_no_thread_goes_on_without_metrics(user_host: AgentHost) -> None:
+    if user_host.user == 0:
+        pytest.skip("root has no such limit")
+    line = [*user_host.wrapper, user_host.python, "-I", "-c", SAMPLE_WITHOUT_THREADS, str(user_host.folder / "lib")]
+    user_host.hand_over()
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60, cwd=user_host.folder)
+    assert (done.stdout, done.stderr) == ("went on\n", "")
