@@ -38,7 +38,9 @@ def verdict(view: RunView, look: Look, now: float) -> str:
         head += f" and {len(view.attempts)} attempts"
     url = _mlflow_url(view)
     if view.state is State.SUCCESS:
-        return "\n".join([head + (f"   {url}" if url else ""), *_tracking_lines(view, look)])
+        beside = f"{head}   {url}" if url else head
+        fits = look.columns is None or len(beside) <= look.columns
+        return "\n".join([*([beside] if fits else [head, f"  {url}"]), *_tracking_lines(view, look)])
     lines = [head]
     if view.cause is not None and view.state is not State.CANCELED:
         lines += cause_lines(view.cause, view.record.id, look)

@@ -199,9 +199,9 @@ class RunStore:
         matches = (paths for paths in named if paths.record.exists())
         found = list(islice(matches, 1 if name == LAST else 6))
         if not found:
-            raise NotFoundError(
-                "there are no runs yet" if name == LAST else f"there is no run {name}", hint="air list --all-status"
-            )
+            if name == LAST:
+                raise NotFoundError("there are no runs yet", hint="air run -f train.yaml")
+            raise NotFoundError(f"there is no run {name}", hint="air list --all-status")
         if len(found) > 1:
             shown = ", ".join(paths.id for paths in found[:5]) + (", ..." if len(found) > 5 else "")  # noqa: PLR2004
             raise NotFoundError(f"{name} could be any of {shown}", hint="type more of the id")

@@ -20,6 +20,13 @@ def test_the_verdict_of_a_success_is_one_line() -> None:
     check_golden("verdict_success.txt", verdict(succeeded(), PLAIN, NOW))
 
 
+def test_an_address_that_does_not_fit_beside_the_verdict_stands_below_it() -> None:
+    assert verdict(succeeded(), Look(columns=70), NOW).splitlines() == [
+        "✓ SUCCESS  in 12m 41s",
+        "  http://127.0.0.1:5000/#/experiments/3/runs/9f2ab31c",
+    ]
+
+
 def test_the_verdict_of_a_failure_names_the_cause_first() -> None:
     check_golden("verdict_failed.txt", verdict(failed(), PIPE, NOW))
 
