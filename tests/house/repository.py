@@ -15,7 +15,8 @@ DOCS = ROOT / "docs"
 @cache
 def project_files(suffix: str = "") -> tuple[Path, ...]:
     """Every file under version control, or new and not ignored, whose name ends in `suffix`."""
-    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    git = ["git", "-c", "safe.directory=*", "-C", str(ROOT)]  # a CI may check out as another user than it tests as
+    command = [*git, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, capture_output=True, check=True).stdout.decode().split("\0")
     files = (ROOT / name for name in sorted(set(names)) if name.endswith(suffix))
     return tuple(file for file in files if file.is_file())
