@@ -19,7 +19,8 @@ INTRODUCTION = """\
 | 0 | done; with `--watch`, and for `air logs`: the run ended in SUCCESS |
 | 1 | the run or the request failed |
 | 2 | the input was wrong: the command line or the workload file |
-| 130 | Ctrl-C; a run that was watched goes on |
+| 130 | Ctrl-C; a run that was followed goes on |
+| 141 | nobody reads the output any more, as in `air list \| head -1` |
 
 ## JSON
 

@@ -63,5 +63,6 @@ def build(
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise folders.no_space_error(str(error)) from error
-        raise EnvironmentBuildError(f"The environment cannot be built in {plan.folder}: {error}") from error
+        reason = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+        raise EnvironmentBuildError(f"The environment cannot be built in {plan.folder}: {reason}") from error
     return built(plan, duration_s=time.monotonic() - started)
