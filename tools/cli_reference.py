@@ -20,7 +20,7 @@ INTRODUCTION = """\
 | 1 | the run or the request failed |
 | 2 | the input was wrong: the command line or the workload file |
 | 130 | Ctrl-C; a run that was followed goes on |
-| 141 | nobody reads the output any more, as in `air list \| head -1` |
+| 141 | nobody reads the output any more, as in `air list \\| head -1` |
 
 ## JSON
 
