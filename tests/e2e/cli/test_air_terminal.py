@@ -91,6 +91,19 @@ def test_the_live_line_is_gone_when_the_log_begins(folder: Path) -> None:
     assert not re.search(SPINNER, after)
 
 
+def test_what_a_run_does_not_have_is_told_with_what_it_has(folder: Path) -> None:
+    ran = subprocess.run([*AIR, "run", str(folder / "t.yaml"), "--watch"], check=False, capture_output=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    copy = folder / "t.yaml" / "logs"
+    for words, told in (
+        (["--node", "9"], "it has one node: --node 0"),
+        (["--retry", "9"], "it has one attempt: --retry 0"),
+        (["--download-to", str(copy)], f"could not write {copy}/node_0.log: "),
+    ):
+        done = subprocess.run([*AIR, "logs", "@last", *words], check=False, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, told in done.stderr) == (1, True), done.stderr
+
+
 def test_ctrl_c_leaves_the_run_alone(folder: Path) -> None:
     air = Terminal("run", str(folder / "t.yaml"), "--watch", "--override", "command=echo begun; sleep 600")
     air.until("begun")
