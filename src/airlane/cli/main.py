@@ -19,8 +19,11 @@ def main(argv: list[str] | None = None) -> int:
         with contextlib.suppress(OSError):  # told below
             print(f"airlane {__version__}", flush=True)
             return 0
-    from airlane.cli.dispatch import dispatch
-
+    try:
+        from airlane.cli.dispatch import dispatch
+    except KeyboardInterrupt:  # a tenth of a second in which people do press Ctrl-C
+        print("\nInterrupted.", file=sys.stderr)
+        return 130
     return dispatch(words)
 
 
