@@ -84,7 +84,9 @@ def node_cause(report: NodeReport, host: str, *, started_at: float, evidence: Ev
 def refused_cause(error: AirError | OSError) -> Cause:
     """The cause of an attempt that could not start its nodes."""
     if isinstance(error, OSError):
-        return Cause(CauseKind.SETUP, f"could not prepare the nodes: {error.strerror or error}")
+        words = error.strerror or str(error) or type(error).__name__
+        where = f": {error.filename}" if error.filename is not None else ""
+        return Cause(CauseKind.SETUP, f"could not prepare the nodes: {words}{where}")
     kind = CauseKind.CAPACITY if isinstance(error, CapacityError) else CauseKind.SETUP
     if isinstance(error, BackendError):
         kind = CauseKind.NODE_LOST

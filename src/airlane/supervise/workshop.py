@@ -52,8 +52,8 @@ class RunWorkshop:
         return self._built is not None
 
     def _build(self) -> None:
-        make_private_folder(self._paths.attempt(0))
         try:
+            make_private_folder(self._paths.attempt(0))
             self._built = environment.build(
                 self._plan,
                 log=self._paths.setup_log(0),
