@@ -11,15 +11,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from airlane import launch
 from airlane.backends.base import NodePlace, NodeReport, Waiting
 from airlane.backends.slots import Ticket
+from airlane.launch.complaint import EXIT_NO_RECORD
 from airlane.launch.order import Order
 from airlane.launch.sweep import sweep
 from airlane.store.paths import RunPaths
-from airlane.store.records import RunRecord
+from airlane.store.records import NodeRecord, RunRecord
 from airlane.store.runs import read_node_record
 
 AGENT_MAIN = Path(launch.__file__).with_name("__main__.py")
@@ -54,6 +56,7 @@ class LocalAllocation:
         self._sweep_run = sweep_run
         self._words = words
         self._agents: dict[int, subprocess.Popen[bytes]] = {}
+        self._unwritten: dict[int, NodeRecord] = {}
         self._waiting: Waiting | None = None
         self._live: tuple[int, ...] = ()
 
@@ -102,7 +105,10 @@ class LocalAllocation:
     def _report(self, node: int, agent: subprocess.Popen[bytes]) -> NodeReport:
         # Alive is asked first: an agent that ends after this has written its record before the next look.
         alive = agent.poll() is None
-        return NodeReport(node, alive, read_node_record(self._paths, attempt=self._attempt, node=node))
+        record = read_node_record(self._paths, attempt=self._attempt, node=node)
+        if agent.returncode == EXIT_NO_RECORD and (record is None or record.ended_at is None):
+            record = self._unwritten.setdefault(node, _unwritten(node, agent.pid, record))
+        return NodeReport(node, alive, record)
 
     def stop(self, node: int) -> None:
         agent = self._agents[node]
@@ -143,6 +149,13 @@ def _write_order(path: Path, order: Order) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(order.to_json())
+
+
+def _unwritten(node: int, agent_pid: int, begun: NodeRecord | None) -> NodeRecord:
+    """What a node would have told whose agent found no room for it."""
+    now = time.time()
+    begun = begun or NodeRecord(node, os.uname().nodename, agent_pid, "unknown", now)
+    return replace(begun, ended_at=now, error="how the command ended could not be written: is the disk full?")
 
 
 def free_port(address: str = "127.0.0.1") -> int:

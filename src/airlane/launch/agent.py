@@ -12,14 +12,15 @@ import time
 
 from airlane.launch import libc
 from airlane.launch.command import KEPT_DESCRIPTORS, Command
+from airlane.launch.complaint import EXIT_NO_ORDER, complain
 from airlane.launch.order_file import read_order
+from airlane.launch.reserve import reserve
 from airlane.launch.scratch import make_scratch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from airlane.launch.contained import Contained
 
-EXIT_NO_ORDER = 64
 _FIRST_FREE_DESCRIPTOR = 3
 
 
@@ -33,9 +34,10 @@ def main(arguments: list[str]) -> int:
         order = read_order(path)
         keep_descriptors(os.environ.pop(KEPT_DESCRIPTORS, ""))
     except (OSError, ValueError, TypeError) as error:
-        sys.stderr.write(f"airlane agent: no order to carry out: {error}\n")
+        complain(f"no order to carry out: {error}")
         return EXIT_NO_ORDER
     try:
+        reserve(order.record_file)
         make_scratch(order.scratch_folders)
         command = Command(order)
         contained = contain(order.containment, command)

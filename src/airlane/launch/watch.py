@@ -9,6 +9,7 @@ import sys
 import time
 
 from airlane.launch import libc
+from airlane.launch.complaint import EXIT_NO_RECORD, complain
 from airlane.launch.ending import Ending
 from airlane.launch.oom import oom_count, oom_killed
 from airlane.launch.record import RecordFile
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from airlane.launch.output import MaskedOutput
     from airlane.launch.system_metrics import Sampler
 
-EXIT_NO_RECORD = 74
 _CONTROL = 0  # the agent's stdin: a pipe from the supervisor
 _REQUESTS = {b"stop": "stop", b"kill": "kill"}
 _KILL_AGAIN_S = 0.02
@@ -68,7 +68,7 @@ class Watch:
             self._record.begin(self._fields)
         except OSError as error:
             # The run goes on: a disk that is full now may have room at the end.
-            sys.stderr.write(f"airlane agent: the record could not be written: {error}\n")
+            complain(f"the record could not be written: {error}")
         if self._sampler:
             self._sampler.start()
         while not self._over():
@@ -231,6 +231,6 @@ def _write_final(record: RecordFile, fields: dict[str, Any]) -> int:
     try:
         record.finish(fields)
     except OSError as error:
-        sys.stderr.write(f"airlane agent: the record could not be written: {error}\n")
+        complain(f"the record could not be written: {error}")
         return EXIT_NO_RECORD
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal as signals
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ HEAD_BYTES = 64 << 10
 MOST_LINES = 8
 LONGEST_LINE = 300
 LONGEST_TITLE = 120
+_LEAST_SPACE_BYTES = 64 << 10
 # A failure that so many ordinary lines follow was most likely survived.
 SURVIVED_LINES = 300
 _SURVIVED_RANKS = 15
@@ -87,7 +89,18 @@ def find_cause(log: Path, *, exit_code: int | None, signal: str | None, oom_kill
     if exit_code in _BY_EXIT_CODE:
         title, hint = _BY_EXIT_CODE[exit_code]
         return Finding(title, last, hint)
+    if _is_full(log.parent):
+        # The line that would have said so could not be written either.
+        return Finding("no space left on the disk that holds this log", last, "free space there: air env prune")
     return Finding(None, last)
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _LEAST_SPACE_BYTES
 
 
 def _pieces(log: Path) -> Iterator[bytes]:

@@ -247,3 +247,11 @@ def test_an_agent_that_may_start_no_thread_goes_on_without_metrics(user_host: Ag
     user_host.hand_over()
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60, cwd=user_host.folder)
     assert (done.stdout, done.stderr) == ("went on\n", "")
+
+
+def test_a_record_that_cannot_be_written_and_a_full_supervisors_log_do_not_end_the_command(host: AgentHost) -> None:
+    with Path("/dev/full").open("wb") as full:
+        spoil = "sleep 0.3; rm ../0.json*; mkdir ../0.json.next; sleep 0.2; echo over"
+        agent = host.start(spoil, popen={"stderr": full})
+        assert agent.process.wait(20) == 74
+    assert agent.log == "over\n"
