@@ -76,7 +76,7 @@ class Planner:
         """The plan of a workload file; with `touch`, digests of its code are kept so that the next plan is fast."""
         loaded = load(file, overrides)
         cache = self.home.snapshots / "digests" if touch else None
-        code = _plan_code(loaded.workload.code_source, cache)
+        code = _plan_code(loaded.workload.code_source, cache, self.home)
         return self._finish(loaded, code, self._plan_environment(loaded), simulate=simulate, rerun_of=None)
 
     def replan(self, view: RunView, overrides: Sequence[str]) -> RunPlan:
@@ -92,7 +92,7 @@ class Planner:
             changed = loaded.workload
         code: SnapshotPlan | SnapshotRecord | None = view.record.snapshot
         if changed.code_source != before.workload.code_source:
-            code = _plan_code(changed.code_source, self.home.snapshots / "digests")
+            code = _plan_code(changed.code_source, self.home.snapshots / "digests", self.home)
         recorded = view.record.environment
         if changed.environment == before.workload.environment:
             planned = environment.plan(recorded.base, recorded.dependencies, base_dir=base_dir, home=self.home)
@@ -191,7 +191,7 @@ def parameters_text(parameters: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(parameters), sort_keys=False, allow_unicode=True)
 
 
-def _plan_code(source: CodeSource | None, cache: Path | None) -> SnapshotPlan | None:
+def _plan_code(source: CodeSource | None, cache: Path | None, home: Home) -> SnapshotPlan | None:
     if source is None:
         return None
     from airlane import snapshot
@@ -204,6 +204,7 @@ def _plan_code(source: CodeSource | None, cache: Path | None) -> SnapshotPlan | 
         branch=pin.branch if pin is not None else None,
         commit=pin.commit if pin is not None else None,
         remote=pin.remote if pin is not None else None,
+        leave_out=home.everything,
     )
     return snapshot.plan(request, cache_dir=cache)
 

@@ -16,7 +16,8 @@ class CodeRequest:
     """Which code to freeze: a folder, or what a commit or branch of its repository holds of it.
 
     `include_paths` are relative to `root`; empty means everything. At most one of `branch` and `commit` is set;
-    `remote` goes with `branch`: a remote's name, True for origin, None or False for the local head.
+    `remote` goes with `branch`: a remote's name, True for origin, None or False for the local head. `leave_out` are
+    files and folders that are not the user's code wherever they lie: our own.
     """
 
     root: Path
@@ -24,6 +25,7 @@ class CodeRequest:
     branch: str | None = None
     commit: str | None = None
     remote: str | bool | None = None
+    leave_out: tuple[Path, ...] = ()
 
     @property
     def pinned(self) -> bool:

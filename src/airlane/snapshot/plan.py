@@ -38,7 +38,7 @@ def plan(request: CodeRequest, *, cache_dir: Path | None = None) -> SnapshotPlan
     include = normalised(request.include_paths)
     if request.pinned:
         return _plan_commit(root, request, include)
-    return _plan_folder(root, include, cache_dir)
+    return _plan_folder(root, include, _below(root, request.leave_out), cache_dir)
 
 
 def _resolved(root: Path) -> Path:
@@ -53,17 +53,25 @@ def _resolved(root: Path) -> Path:
     return resolved
 
 
-def _plan_folder(root: Path, include: tuple[bytes, ...], cache_dir: Path | None) -> SnapshotPlan:
+def _below(root: Path, paths: Sequence[Path]) -> tuple[bytes, ...]:
+    """Those of the paths that lie in the root, relative to it."""
+    resolved = [path.resolve() for path in paths]
+    return tuple(os.fsencode(path.relative_to(root)) for path in resolved if root in path.parents)
+
+
+def _plan_folder(
+    root: Path, include: tuple[bytes, ...], leave_out: tuple[bytes, ...], cache_dir: Path | None
+) -> SnapshotPlan:
     cache = cache_for(cache_dir, os.fsencode(root), include) if cache_dir else None
     try:
         repository = open_repository(root)
         rules = ignore_rules(root, repository)
     except GitMissingError:
         repository, rules = None, None
-    files = read_working_files(root, include, rules, cache)
+    files = read_working_files(root, include, rules, cache, leave_out)
     state, diff = None, None
     if repository:
-        changed = _changed(repository, include, files.withheld)
+        changed = [path for path in _changed(repository, include, files.withheld) if not within(path, leave_out)]
         tree = repository.tree
         state = GitState(tree.commit, tree.branch, remote_url(repository), bool(changed), len(changed))
         diff = working_diff(repository, include, files.withheld)
@@ -75,7 +83,8 @@ def _plan_commit(root: Path, request: CodeRequest, include: tuple[bytes, ...]) -
     repository = open_repository(root)
     if repository is None:
         raise SnapshotError(f"{root} is not in a git repository, so code_source.git cannot pin its code")
-    changed = _changed(repository, include, ())
+    leave_out = _below(root, request.leave_out)
+    changed = [path for path in _changed(repository, include, ()) if not within(path, leave_out)]
     tracked = {*repository.tree.changed}
     pin = resolve(repository, request, [path for path in changed if path in tracked])
     subtree = Subtree(repository.top, pin.commit, repository.prefix)

@@ -64,16 +64,21 @@ class FolderSource:
 
 
 def read_working_files(
-    root: Path, include: Sequence[bytes], ignore_rules: IgnoreRules | None, cache: StatCache | None
+    root: Path,
+    include: Sequence[bytes],
+    ignore_rules: IgnoreRules | None,
+    cache: StatCache | None,
+    leave_out: Sequence[bytes] = (),
 ) -> WorkingFiles:
     """Find, check and digest the files of a folder.
 
-    `ignore_rules` is None where there is no git to say; `include` is empty for everything.
+    `ignore_rules` is None where there is no git to say; `include` is empty for everything. `leave_out` counts as
+    ignored.
 
     Raises:
         SnapshotError: a path is missing, vanished, or cannot be part of a snapshot; all offenders at once.
     """
-    walk = _walk(root, include, ignore_rules)
+    walk = _walk(root, include, ignore_rules, leave_out)
     files = [found for found in walk.found.values() if found.kind is Kind.FILE]
     others = [found for found in walk.found.values() if found.kind is not Kind.FILE]
     walk.refused |= refused_links({found.path: found.target for found in others if found.kind is Kind.LINK})
@@ -93,11 +98,11 @@ def read_working_files(
     )
 
 
-def _walk(root: Path, include: Sequence[bytes], ignore_rules: IgnoreRules | None) -> Walk:
+def _walk(root: Path, include: Sequence[bytes], ignore_rules: IgnoreRules | None, leave_out: Sequence[bytes]) -> Walk:
     if ignore_rules is None:
-        walk = Walk(os.fsencode(root), set(), lambda _: frozenset())
+        walk = Walk(os.fsencode(root), {*leave_out}, lambda _: frozenset())
     else:
-        walk = Walk(os.fsencode(root), set(ignore_rules.paths), ignore_rules.in_nested)
+        walk = Walk(os.fsencode(root), {*ignore_rules.paths, *leave_out}, ignore_rules.in_nested)
     if include:
         walk.only(include)
     else:

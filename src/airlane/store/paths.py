@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+
 def default_home() -> Path:
     """`$AIR_HOME`, or ~/.air."""
     return Path(os.environ.get("AIR_HOME") or "~/.air").expanduser().absolute()
@@ -50,6 +51,16 @@ class Home:
     @property
     def index(self) -> Path:
         return self.root / "index.db"
+    @property
+    def submission_lock(self) -> Path:
+        return self.root / "submission.lock"
+
+    @property
+    def everything(self) -> tuple[Path, ...]:
+        """The home, and all that Airlane puts into it."""
+        folders = (self.runs, self.snapshots, self.environments, self.mlflow, self.secrets, self.slots, self.tokens)
+        return (self.root, *folders, self.index, self.submission_lock)
+
 
     def snapshot_archive(self, digest: str) -> Path:
         return self.snapshots / f"{digest}.tar.zst"

@@ -233,7 +233,7 @@ class RunStore:
         """
         with self._writing():
             make_private_folder(self.home.root)
-            descriptor = _lock(self.home.root / "submission.lock")
+            descriptor = _lock(self.home.submission_lock)
         try:
             yield
         finally:

@@ -52,5 +52,17 @@ def test_file_names_and_values_that_are_not_utf_8_survive(lane: Lane) -> None:
     assert lane.air("list").stdout.count("SUCCESS") == 1
 
 
+def test_a_home_within_the_code_is_not_frozen_with_it(lane: Lane) -> None:
+    code = lane.folder / "code"
+    code.mkdir()
+    (code / "train.py").touch()
+    lane.env["AIR_HOME"] = str(code / ".air")
+    file = lane.workload("ls -A", code_source={"root_path": str(code)})
+    for _ in range(2):
+        done = lane.air("run", "-f", file, "--watch")
+        assert (done.returncode, done.stdout) == (0, "train.py\n")
+    assert lane.air("list").stdout.count("SUCCESS") == 2
+
+
 def _mode(path: Path) -> int:
     return stat.S_IMODE(os.lstat(path).st_mode)

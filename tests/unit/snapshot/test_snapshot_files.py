@@ -11,6 +11,7 @@ import pytest
 
 from airlane.errors import SnapshotError
 from airlane.snapshot import CodeRequest, SnapshotPlan, plan
+from airlane.store.paths import Home
 
 Git = Callable[..., str]
 Write = Callable[[Path, dict[str, str | bytes]], None]
@@ -295,3 +296,17 @@ def test_files_and_bytes_are_counted(project: Path, write: Write) -> None:
     frozen = plan(CodeRequest(project))
     assert (frozen.files, frozen.size_bytes) == (3, 8)
     assert frozen.largest == ()
+
+
+def test_our_own_home_is_no_part_of_the_code_that_it_lies_in(repository: Path, write: Write) -> None:
+    write(repository, {"train.py": "", ".air/runs/2026-11/x/run.json": "", ".air/index.db": "", ".airport": ""})
+    frozen = plan(CodeRequest(repository, leave_out=(repository / ".air", repository.parent)))
+    assert names(frozen) & {"train.py", ".airport", ".air"} == {"train.py", ".airport"}
+    assert frozen.git is not None
+    assert frozen.git.changed_files == 2
+    assert names(plan(CodeRequest(repository, include_paths=(".air/index.db",)))) == {".air", ".air/index.db"}
+
+
+def test_a_home_that_is_the_code_folder_itself_leaves_the_code(project: Path, write: Write) -> None:
+    write(project, {"train.py": "", "runs/x": "", "index.db": ""})
+    assert names(plan(CodeRequest(project, leave_out=Home(project).everything))) == {"train.py"}
