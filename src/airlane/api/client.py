@@ -133,7 +133,7 @@ class Client:
         Raises:
             NotFoundError: there is no such run; then none was asked.
         """
-        views = [self.get(name).view() for name in names]
+        views = {run.id: run.view() for run in map(self.get, names)}.values()
         canceled = []
         for view in views:
             if not view.state.terminal:

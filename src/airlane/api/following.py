@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from airlane.frozen import frozen
 from airlane.logs.tail import BLOCK_BYTES, follow, tail_offset
 from airlane.store.runs import RunStore, RunView
 from airlane.store.states import Phase, State
@@ -19,7 +19,7 @@ _SETTLE_EVERY_S = 1.0
 _EVERYTHING = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PhaseChanged:
     """What the run is doing now; `phase` is None once it has ended."""
 
@@ -27,7 +27,7 @@ class PhaseChanged:
     detail: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatusChanged:
     """The run's state, and the one before."""
 
@@ -35,7 +35,7 @@ class StatusChanged:
     previous: State | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogChunk:
     """Bytes of a node's log, in order; a chunk may end inside a line."""
 
@@ -84,11 +84,11 @@ def watch_run(watcher: Watcher) -> Iterator[Update]:
         chunk = log.read()
         if chunk:
             yield LogChunk(0, chunk)
-        elif view.state.terminal:
+        if view.state.terminal:
             yield from log.rest()
         if news[0] is not shown[0]:
             yield StatusChanged(view.state, shown[0])
-        if view.state.terminal and not chunk:
+        if view.state.terminal:
             return
         wait_s = _FIRST_WAIT_S if chunk or news != shown else min(wait_s * _WAIT_GROWTH, _LONGEST_WAIT_S)
         shown = news

@@ -6,19 +6,19 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from airlane import __version__
 from airlane.api.shelves import TrackingServer
 from airlane.backends.base import Backend
 from airlane.errors import AirError
+from airlane.frozen import frozen
 from airlane.spec.profiles import NO_TRACKING, Profile
 from airlane.store.paths import Home
 
 _LITTLE_SPACE_BYTES = 10 * 10**9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     """One thing that was looked at: well (True), not well (False), or worth knowing (None)."""
 

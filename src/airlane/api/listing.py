@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from airlane.errors import ArgumentError, NotFoundError, StoreError
+from airlane.frozen import frozen
 from airlane.spec.suggest import did_you_mean
 from airlane.store.index import IndexRow, RunIndex, index_row
 from airlane.store.paths import RunPaths
@@ -17,7 +17,7 @@ FILTER_KEYS = ("accelerator_type", "experiment", "num_accelerators", "user")
 RECENT_S = 24 * 3600.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selection:
     """Which runs to list: `user` None is everybody's; `since` leaves out runs that ended before (epoch seconds)."""
 

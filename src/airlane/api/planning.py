@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from airlane.backends.base import Backend, Compute, NodePlace
 from airlane.environment import EnvironmentPlan
 from airlane.environment.planning import built
 from airlane.errors import AirError, CapacityError, ConfigError
+from airlane.frozen import frozen
 from airlane.spec.load import Loaded, load, load_text
 from airlane.spec.models import CodeSource, EnvironmentSpec, Workload
 from airlane.spec.profiles import Profile
@@ -28,7 +29,7 @@ if TYPE_CHECKING:  # a run without code_source pays for none of it
 _UNKNOWN_ID = "<run id>"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunPlan:
     """Everything that is settled before a run exists.
 
@@ -63,7 +64,7 @@ class RunPlan:
         return self.workload.command
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Planner:
     """Where plans are made for: a profile, its home and its backend. `user` is who submits."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from airlane import environment
 from airlane.environment import BuiltEnvironment, EnvironmentInfo, EnvironmentPlan
 from airlane.errors import ConfigError
+from airlane.frozen import frozen
 from airlane.spec.profiles import NO_TRACKING
 from airlane.store import secrets
 from airlane.store.paths import Home
 from airlane.supervise.body import mlflow_python
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Environments:
     """The environments that were built under a home."""
 
@@ -37,7 +37,7 @@ class Environments:
         return environment.prune(self.home, older_than_days=older_than_days, dry_run=dry_run)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Secrets:
     """The secrets kept under a home, by "scope/key"."""
 
@@ -54,7 +54,7 @@ class Secrets:
         return secrets.list_secrets(self.home)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrackingServer:
     """The MLflow server of a home, or the user's own at `uri`."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from airlane.frozen import frozen
 from airlane.launch.order import Order
 from airlane.store.paths import RunPaths
 from airlane.store.records import NodeRecord, RunRecord
 from airlane.store.runs import NewRun
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compute:
     """What a run asks for: `accelerators_per_node` on each of `nodes` nodes."""
 
@@ -23,7 +23,7 @@ class Compute:
     simulate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodePlace:
     """Where one node of an attempt runs. `address` is what the other nodes reach it by.
 
@@ -44,7 +44,7 @@ class Liveness(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeReport:
     """One look at a node: whether its agent lives, and what the agent has written so far."""
 
@@ -53,7 +53,7 @@ class NodeReport:
     record: NodeRecord | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waiting:
     """An allocation that is not granted yet: in words, and the position in the queue from 1 (None if unknown)."""
 

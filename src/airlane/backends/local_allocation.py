@@ -19,6 +19,7 @@ from airlane.backends.base import NodePlace, NodeReport, Waiting
 from airlane.backends.slots import Ticket
 from airlane.launch.complaint import EXIT_NO_RECORD
 from airlane.launch.order import Order
+from airlane.launch.order_file import START, WHEN_TOLD
 from airlane.launch.sweep import sweep
 from airlane.store.paths import RunPaths
 from airlane.store.records import NodeRecord, RunRecord
@@ -55,6 +56,7 @@ class LocalAllocation:
         self._count = count
         self._sweep_run = sweep_run
         self._words = words
+        self._idle: dict[int, subprocess.Popen[bytes]] = {}
         self._agents: dict[int, subprocess.Popen[bytes]] = {}
         self._unwritten: dict[int, NodeRecord] = {}
         self._waiting: Waiting | None = None
@@ -64,11 +66,29 @@ class LocalAllocation:
         position = self._ticket.take(self._count, on_stale=self._sweep_run)
         if position is None:
             self._waiting = None
+            self._wake_agents()
         elif self._waiting is None or self._waiting.position != position:
             pool = self._ticket.pool
             detail = f"{_ordinal(position)} in line, {pool.busy()} of {pool.size} {self._words} busy"
             self._waiting = Waiting(detail, position)
         return self._waiting
+
+    def _wake_agents(self) -> None:
+        """Start the agents' interpreters: they are ready by the time their orders are."""
+        keep = self._ticket.descriptors
+        for node in range(self._run.nodes):
+            if node not in self._idle and node not in self._agents:
+                self._idle[node] = subprocess.Popen(
+                    [sys.executable, "-I", "-S", AGENT_MAIN, WHEN_TOLD, self._order_path(node)],
+                    stdin=subprocess.PIPE,
+                    bufsize=0,  # what a dead agent did not read must not be written again when the pipe is closed
+                    env={**os.environ, "AIR_KEEP_FDS": ",".join(str(descriptor) for descriptor in keep)},
+                    pass_fds=keep,
+                    start_new_session=True,
+                )
+
+    def _order_path(self, node: int) -> Path:
+        return self._paths.node_order(attempt=self._attempt, node=node)
 
     def places(self) -> tuple[NodePlace, ...]:
         share = self._run.accelerators_per_node
@@ -84,17 +104,10 @@ class LocalAllocation:
         return free_port(ADDRESS)
 
     def start(self, order: Order) -> None:
-        path = self._paths.node_order(attempt=self._attempt, node=order.node_rank)
-        _write_order(path, order)
-        keep = self._ticket.descriptors
-        self._agents[order.node_rank] = subprocess.Popen(
-            [sys.executable, "-I", "-S", AGENT_MAIN, path],
-            stdin=subprocess.PIPE,
-            bufsize=0,  # what a dead agent did not read must not be written again when the pipe is closed
-            env={**os.environ, "AIR_KEEP_FDS": ",".join(str(descriptor) for descriptor in keep)},
-            pass_fds=keep,
-            start_new_session=True,
-        )
+        _write_order(self._order_path(order.node_rank), order)
+        agent = self._idle.pop(order.node_rank)
+        self._agents[order.node_rank] = agent
+        _tell(agent, START)
         self._live = (*self._live, order.node_rank)
 
     def look(self) -> tuple[NodeReport, ...]:
@@ -111,10 +124,7 @@ class LocalAllocation:
         return NodeReport(node, alive, record)
 
     def stop(self, node: int) -> None:
-        agent = self._agents[node]
-        if agent.poll() is None and agent.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # it has just ended: there is nothing left to stop
-                agent.stdin.write(b"stop\n")
+        _tell(self._agents[node], b"stop\n")
 
     def kill(self, node: int) -> None:
         agent = self._agents[node]
@@ -135,14 +145,22 @@ class LocalAllocation:
             _wait_for_any([agent.pid for agent in live], timeout_s)
 
     def release(self) -> None:
-        for agent in self._agents.values():
+        agents = [*self._idle.values(), *self._agents.values()]
+        self._idle = {}
+        for agent in agents:
             if agent.poll() is None:
                 agent.kill()
-        for agent in self._agents.values():
+        for agent in agents:
             _reap(agent)
         if self._agents:
             sweep(self._run.id, attempt=self._attempt)
         self._ticket.give_back()
+
+
+def _tell(agent: subprocess.Popen[bytes], word: bytes) -> None:
+    if agent.poll() is None and agent.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):  # it has just ended, and the next look shows it
+            agent.stdin.write(word)
 
 
 def _write_order(path: Path, order: Order) -> None:

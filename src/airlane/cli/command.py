@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airlane.cli.parser import Parser
 from airlane.cli.screen import Screen
+from airlane.frozen import frozen
 
 if TYPE_CHECKING:
     from airlane.api import Client
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Context:
     """What every command may use: the global options, and where to write."""
 
@@ -29,7 +29,7 @@ class Context:
         return Client(profile=self.profile)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """One command. `examples` are (what to type, what it does); `noun` is a word that may stand after the command.
 

@@ -6,17 +6,17 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from airlane import __version__
 from airlane.cli.registry import COMMANDS, FIRST_WORDS, load
 from airlane.cli.screen import Look, OutputError, Screen
 from airlane.errors import EXIT_OK, EXIT_PIPE_CLOSED, AirError, ArgumentError, InterruptedCommandError, SpecError
+from airlane.frozen import frozen
 
 _TAKES_VALUE = ("-p", "--profile")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Words:
     """A command line taken apart: options before the command, the command's first word, and what follows it."""
 

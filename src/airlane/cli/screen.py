@@ -6,10 +6,10 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TextIO, cast
 
 from airlane.errors import AirError
+from airlane.frozen import frozen
 
 DEFAULT_COLUMNS = 80
 # One character for one: columns keep their width.
@@ -19,7 +19,7 @@ _ASCII = str.maketrans({"✓": "+", "✗": "x", "·": "-", "×": "x", "…": "~"
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """How text may look: in colour or not, and how wide. `columns` is None where lines are not to be cut."""
 

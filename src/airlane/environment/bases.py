@@ -6,10 +6,10 @@ bases/NAME.in says what a base promises, in ranges; bases/NAME.lock pins every p
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from airlane.errors import EnvironmentBuildError, NotFoundError
+from airlane.frozen import frozen
 
 _FOLDER = Path(__file__).parent / "bases"
 _PACKAGE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?P<extras>\[[^\]]*\])?\s*(?P<rest>.*)")
@@ -19,7 +19,7 @@ _PACKAGE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?P<extras>\[[^\]
 LOCAL_BUILDS = frozenset({"torch"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Package:
     """One line of a package set. `rest` is the version specifier, and the marker if there is one."""
 
@@ -42,7 +42,7 @@ class Package:
         return match.group(1) if match else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Base:
     """A base by its name. `packaged` is False for `host`, which is the interpreter that runs `air`."""
 

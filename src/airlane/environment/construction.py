@@ -7,7 +7,6 @@ import errno
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from airlane.environment import folders
@@ -18,9 +17,10 @@ from airlane.environment.resolve import Request, Resolution, build_error, read_p
 from airlane.environment.sources import sources
 from airlane.environment.uv_process import Uv
 from airlane.errors import EnvironmentBuildError
+from airlane.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Construction:
     """One build: what, and with whom it talks."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from airlane.environment.bases import normalized
 from airlane.errors import EnvironmentBuildError
+from airlane.frozen import frozen
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 _OPTION = re.compile(r"(?P<flag>--[a-z-]+|-[a-z])\s*=?\s*(?P<value>.*)")
@@ -47,7 +47,7 @@ class Kind(StrEnum):
     OPTION = "option"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dependency:
     """One line. `text` is what uv reads, with `$VAR` as written; `identity` is what enters the key.
 

@@ -16,11 +16,12 @@ import errno
 import os
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from airlane.errors import ConflictError, EnvironmentBuildError, NotFoundError
+from airlane.frozen import frozen
 from airlane.store.paths import Home
 
 _RECORD = "environment.json"
@@ -33,7 +34,7 @@ _LOCK_POLL_S = 0.1
 _NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnvironmentInfo:
     """An environment that was built. Times are seconds since the epoch; `dependencies` carry no credentials.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from airlane.environment import dependencies as parsing
 from airlane.environment.bases import HOST, Base, find_base
 from airlane.environment.dependencies import Dependency
 from airlane.errors import EnvironmentBuildError
+from airlane.frozen import frozen
 from airlane.store.paths import Home
 
 _KEY_LENGTH = 20
@@ -19,7 +19,7 @@ _KEY_LENGTH = 20
 _LAYOUT = "1"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnvironmentPlan:
     """An environment to be. `key` and `folder` are None for `host`, which is never built.
 
@@ -38,7 +38,7 @@ class EnvironmentPlan:
     home: Home
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BuiltEnvironment:
     """An environment that is there; `key` is None for `host`. `duration_s` is None where nothing had to be built."""
 
@@ -84,6 +84,7 @@ def plan(
             HOST, (), _dotted(version), None, None, cached=True, python=interpreter, requirements=(), home=home
         )
     found.check_python(version)
+    _refuse_separator(home)
     key = environment_key(found, requirements, f"{implementation}-{_dotted(version)}", platform_tag())
     folder = home.environments / key
     return EnvironmentPlan(
@@ -97,6 +98,14 @@ def plan(
         requirements=requirements,
         home=home,
     )
+
+
+def _refuse_separator(home: Home) -> None:
+    if os.pathsep in str(home.root):
+        raise EnvironmentBuildError(
+            f"No environment can be in {home.root}: {os.pathsep} separates folders in PATH.",
+            hint=f"set AIR_HOME to a folder without {os.pathsep} in its name",
+        )
 
 
 def environment_key(base: Base, requirements: Sequence[Dependency], python: str, platform: str) -> str:

@@ -7,7 +7,6 @@ the rest of its lock are preferences, which uv gives up one by one where somethi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from airlane.environment import folders
@@ -15,9 +14,10 @@ from airlane.environment.bases import LOCAL_BUILDS, Base, Package, normalized
 from airlane.environment.dependencies import Dependency, Kind, expand
 from airlane.environment.uv_process import Outcome, Uv
 from airlane.errors import EnvironmentBuildError
+from airlane.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """What is to be resolved. `flags` and `constraint_files` come from pip's settings and the dependencies' options."""
 
@@ -29,7 +29,7 @@ class Request:
     environ: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resolution:
     """Every package, pinned, in `file`. `moved` tells which of the base's direct packages are not at their pin."""
 
@@ -38,7 +38,7 @@ class Resolution:
     offline: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rung:
     """How far the base is loosened: which of its direct packages keep their pin, and how the others are asked for."""
 

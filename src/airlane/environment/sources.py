@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from airlane.environment import pip_settings
 from airlane.environment.dependencies import Dependency, Kind, expand, variables
+from airlane.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sources:
     """What uv is given: variables (credentials stay out of argv), flags, constraint files, and what logs must hide."""
 

@@ -10,13 +10,13 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from airlane.environment.dependencies import without_credentials
 from airlane.environment.folders import stopped_error
 from airlane.errors import EnvironmentBuildError
+from airlane.frozen import frozen
 
 # These would point uv at another environment or project than the one it is to fill.
 _MISLEADING = (
@@ -39,7 +39,7 @@ _EXPLANATION_LINES = 40
 _POLL_S = 0.2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """How one uv command ended, and everything it said, secrets masked."""
 

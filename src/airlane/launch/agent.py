@@ -13,7 +13,7 @@ import time
 from airlane.launch import libc
 from airlane.launch.command import KEPT_DESCRIPTORS, Command
 from airlane.launch.complaint import EXIT_NO_ORDER, complain
-from airlane.launch.order_file import read_order
+from airlane.launch.order_file import START, WHEN_TOLD, read_order
 from airlane.launch.reserve import reserve
 from airlane.launch.scratch import make_scratch
 
@@ -25,12 +25,17 @@ _FIRST_FREE_DESCRIPTOR = 3
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out the order whose file is the only argument; returns the exit code."""
+    """Carry out the order whose file is the last argument; returns the exit code.
+
+    With `--when-told` before it, the file is read once stdin has said `start`: the interpreter is up by then.
+    """
     started_at = time.time()
     fill_standard_descriptors()
     libc.block_stop_signals()
     try:
-        (path,) = arguments[1:]
+        *options, path = arguments[1:]
+        if WHEN_TOLD in options and not told_to_start():
+            return EXIT_NO_ORDER
         order = read_order(path)
         keep_descriptors(os.environ.pop(KEPT_DESCRIPTORS, ""))
     except (OSError, ValueError, TypeError) as error:
@@ -50,6 +55,19 @@ def main(arguments: list[str]) -> int:
     from airlane.launch.watch import Watch
 
     return Watch(order, command, contained, started_at).run()
+
+
+def told_to_start() -> bool:
+    """Wait for the word, with everything imported that the start needs; False if the supervisor is gone before it."""
+    from airlane.launch import pid_namespace, watch  # noqa: F401
+
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)  # one at a time: what follows is for the watch
+        if not byte:
+            return False
+        line += byte
+    return line == START
 
 
 def fill_standard_descriptors() -> None:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from airlane.launch.order import Order
 
+WHEN_TOLD = "--when-told"
+START = b"start\n"
+
 
 def read_order(path: str) -> Order:
     """The order in a file, as an object with the same fields. Raises OSError, or ValueError for broken JSON."""

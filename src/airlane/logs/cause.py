@@ -6,9 +6,9 @@ import os
 import re
 import signal as signals
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from airlane.frozen import frozen
 from airlane.logs.lines import Line, read_lines
 from airlane.logs.rules import BARE, EXCEPTION, RULES, SPECIFIC, WEAK, Rule
 from airlane.logs.tracebacks import Raised, find_raised
@@ -47,7 +47,7 @@ _OOM_TITLE = "out of memory on the host"
 _OOM_HINT = "fewer data loader workers or smaller batches, or a node with more memory"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """What the log says: a title (None where nothing is recognised), the lines that show it, what to try."""
 
@@ -56,7 +56,7 @@ class Finding:
     hint: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Failure:
     """One sign of failure; the smallest (rank, index) is the cause."""
 

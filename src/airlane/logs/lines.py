@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from airlane.frozen import frozen
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -22,7 +23,7 @@ _GROUP_GUTTER = re.compile(r"^\s+\| ?")
 _REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """One line; `prefix` is what named the rank or process that wrote it ("" where nothing did)."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from airlane.frozen import frozen
 
 SPECIFIC = 10  # says why by itself
 EXCEPTION = 20  # a Python exception that no rule knows
@@ -25,7 +26,7 @@ _PACKAGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """A kind of failure. `title` and `hint` may name groups of the pattern, and {package} for a group `module`.
 

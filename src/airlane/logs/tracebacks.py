@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from airlane.frozen import frozen
 from airlane.logs.lines import Line
 
 _HEADER = re.compile(r"Traceback \(most recent call last\):$")
@@ -19,7 +20,7 @@ _MESSAGE_LINES = 4
 _LOOKUPS = frozenset({"KeyError", "IndexError", "AttributeError", "StopIteration", "queue.Empty", "_queue.Empty"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Raised:
     """One exception: where its last line stands, what it said, and the innermost frame of the user's own code.
 

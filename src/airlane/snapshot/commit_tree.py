@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from airlane.errors import SnapshotError
+from airlane.frozen import frozen
 from airlane.snapshot.git import Git
 from airlane.snapshot.include import lineage, missing, parents, within
 from airlane.snapshot.left_out import KEY_HEAD_BYTES, VENV_MARK, left_out_by_name, may_hold_secrets
@@ -19,7 +19,7 @@ from airlane.snapshot.tarstream import Member, TarReader
 _SUBMODULE_MODE = b"160000"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommitFiles:
     """What a commit gives to a snapshot; `absent_submodules` are empty folders in it."""
 
@@ -28,7 +28,7 @@ class CommitFiles:
     absent_submodules: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subtree:
     """A folder as a commit of its repository has it. `prefix` is its path there: empty, or ends in "/"."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from airlane.errors import SnapshotError
+from airlane.frozen import frozen
 from airlane.snapshot.remote_url import hide_credentials
 
 # Variables that would point git at another repository than the one around the user's folder (as inside a hook).
@@ -39,7 +39,7 @@ class GitMissingError(SnapshotError):
     """There is no usable git program on this machine."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What one git command said; `problem` is its stderr without credentials."""
 
@@ -64,7 +64,7 @@ class Answer:
         return chosen.removeprefix("fatal:").removeprefix("error:").strip()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Git:
     """Git commands in a folder. `git_dir` names a repository to use instead of the one around the folder."""
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from airlane.errors import SnapshotError
+from airlane.frozen import frozen
 from airlane.snapshot.git import Git
 from airlane.snapshot.repository import Repository, open_repository, read_working_tree
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IgnoreRules:
     """What ignore files leave out of a folder: `paths`, relative to it, and a folder once for all that it holds."""
 

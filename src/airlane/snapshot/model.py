@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from airlane.frozen import frozen
 from airlane.store.records import GitState
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CodeRequest:
     """Which code to freeze: a folder, or what a commit or branch of its repository holds of it.
 
@@ -71,7 +72,7 @@ class Source(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotPlan:
     """Exactly what would be frozen. `digest` names the content: same tree, same digest, on any machine.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from airlane.errors import SnapshotError
+from airlane.frozen import frozen
 from airlane.snapshot.model import CodeRequest
 from airlane.snapshot.repository import Repository
 from airlane.snapshot.wording import counted, listed
@@ -17,7 +17,7 @@ _HEADS = "refs/heads/"
 _HEX = re.compile(r"[0-9a-fA-F]{4,64}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pin:
     """A full SHA, and the branch that led to it."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from airlane.errors import SnapshotError
+from airlane.frozen import frozen
 from airlane.snapshot.git import Answer, Git
 from airlane.snapshot.remote_url import without_credentials
 
@@ -16,7 +16,7 @@ _DIFF_LIMIT_BYTES = 8 << 20
 _FIELDS_BEFORE_PATH = {b"1": 8, b"u": 10}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkingTree:
     """How a folder differs from its commit. Paths are relative to that folder.
 
@@ -32,7 +32,7 @@ class WorkingTree:
     itself_ignored: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repository:
     """A Git repository, seen from one of its folders. `prefix` is that folder's path in it: empty, or ends in "/"."""
 

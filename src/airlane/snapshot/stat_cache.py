@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from airlane.frozen import frozen
 from airlane.snapshot.walk import Found
 from airlane.store.disk import SystemDisk, make_private_folder
 
@@ -20,7 +20,7 @@ _FINE_TICK_NS = 100_000_000
 _COARSE_TICK_NS = 2_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatCache:
     """One file of digests for one folder. What is missing or damaged in it is only slower."""
 

@@ -6,9 +6,9 @@ import errno
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from airlane.frozen import frozen
 from airlane.snapshot.hashing import changed, hash_files, lost, read_to_end
 from airlane.snapshot.ignored import IgnoreRules
 from airlane.snapshot.model import Entry, Kind
@@ -19,7 +19,7 @@ from airlane.snapshot.walk import Found, Walk
 _NO_PERMISSION = f"cannot be read: {os.strerror(errno.EACCES)}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkingFiles:
     """What a working tree gives to a snapshot; `withheld` files may hold secrets and are not among the entries."""
 
@@ -28,7 +28,7 @@ class WorkingFiles:
     saw_ignore_files: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FolderSource:
     """Reads content from the folder, and holds it to what was planned."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from airlane.frozen import frozen
 
 
 class AcceleratorKind(StrEnum):
@@ -15,7 +16,7 @@ class AcceleratorKind(StrEnum):
     POOL = "pool"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AcceleratorType:
     """A type name, read: `per_node` accelerators of `model` on every node (at most that many for POOL types)."""
 

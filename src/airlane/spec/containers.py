@@ -9,6 +9,7 @@ from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from airlane.frozen import frozen
 from airlane.spec import nodes
 from airlane.spec.fields import Entry, entries_of
 from airlane.spec.kinds import Kind
@@ -55,7 +56,7 @@ class Anything(Kind):
         return self
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Items(Kind):
     """A list."""
 
@@ -82,7 +83,7 @@ class Items(Kind):
         return self.item if key == "[]" else None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Named(Kind):
     """A map from names that the user chooses. `shell_names`: they become environment variables."""
 
@@ -156,7 +157,7 @@ class Found:
         self.at(name).report(message, hint=hint)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Section(Kind):
     """The fields of a model. `rules` look at several of them; `extensions` lets in x-* keys."""
 
@@ -216,7 +217,7 @@ class Section(Kind):
         return item.kind if item else None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class WrappedSection(Section):
     """A section that may also stand one level down: `type: snapshot` beside `snapshot: {...}`."""
 
@@ -247,7 +248,7 @@ class WrappedSection(Section):
             node = inner.key_node if inner else place.node
             place.child(self.wrapper, node).report(f"missing: expected {self.words}")
             return INVALID
-        value = super(WrappedSection, self).read(inner.value, place.child(self.wrapper, inner.key_node))
+        value = Section.read(self, inner.value, place.child(self.wrapper, inner.key_node))
         return INVALID if len(place.reading.problems) > before else value
 
     def _check_type(self, pair: Pair | None, place: Place) -> None:
@@ -279,4 +280,4 @@ class WrappedSection(Section):
     def child(self, key: str) -> Kind | None:
         if key == self.wrapper:
             return Section(self.model, self.rules)
-        return super(WrappedSection, self).child(key)
+        return Section.child(self, key)

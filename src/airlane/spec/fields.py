@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from typing import Any
 
+from airlane.frozen import frozen
 from airlane.spec.kinds import Kind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """One YAML field. `example` is YAML as it would stand after the name.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from yaml.nodes import MappingNode, Node, SequenceNode
 
+from airlane.frozen import frozen
 from airlane.spec import nodes
 from airlane.spec.containers import Items
 from airlane.spec.kinds import Kind, Text, override_value, read_text
@@ -81,7 +81,7 @@ class InnerPath(Kind):
         return {"type": "string", "minLength": 1}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequirementsFile:
     """A requirements file that was read: `version` only in its map form, where it was given."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from yaml.nodes import Node, ScalarNode
 
+from airlane.frozen import frozen
 from airlane.spec import nodes
 from airlane.spec.bases import BASES, PATTERN, find_base
 from airlane.spec.reading import INVALID, Place, came, clip, known_tag
@@ -71,7 +71,7 @@ def _mark_all(node: Node, mark: nodes.OverrideMark) -> None:
         _mark_all(child, mark)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@frozen(kw_only=True)
 class Text(Kind):
     """A piece of text. `any_scalar` takes numbers and booleans, too, exactly as written.
 
@@ -149,7 +149,7 @@ def read_text(node: Node, place: Place, *, any_scalar: bool = False, hint: str |
     return None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Command(Kind):
     """A shell script."""
 
@@ -183,7 +183,7 @@ class Command(Kind):
         return nodes.text_scalar(text, mark)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Whole(Kind):
     """A whole number; "2" in quotes is one, too."""
 
@@ -221,7 +221,7 @@ class Whole(Kind):
         return {"type": ["integer", "string"], "minimum": self.minimum, "maximum": LARGEST_WHOLE, "pattern": "^[0-9]+$"}
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Choice(Kind):
     """One of a few words, or what `pattern` (`pattern_words`) lets in; `near` are more words to suggest."""
 

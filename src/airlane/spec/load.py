@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import yaml
 from yaml.nodes import MappingNode, Node
 
 from airlane.errors import Problem, SpecError
+from airlane.frozen import frozen
 from airlane.spec import nodes
 from airlane.spec.files import read_file, reason
 from airlane.spec.models import WORKLOAD, Workload
@@ -19,7 +19,7 @@ from airlane.spec.reading import Place, Reading
 from airlane.spec.suggest import nearest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loaded:
     """A workload and where it came from.
 

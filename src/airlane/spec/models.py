@@ -7,10 +7,11 @@ Schema and the reference page are all made from it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from airlane.frozen import frozen
 from airlane.spec import checks
 from airlane.spec.accelerators import CPU_EXAMPLES, CPU_PATTERN, NAMES, AcceleratorType, parse_accelerator_type
 from airlane.spec.bases import DEFAULT_BASE
@@ -45,7 +46,7 @@ _PERMISSION_LEVELS = (
 _QUEUE_PRIORITY = {"BEST_EFFORT": -100, "NORMAL": 0, "CRITICAL": 100}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ComputeSpec:
     """The accelerators to run on. Their number and type say how many nodes there are."""
 
@@ -110,7 +111,7 @@ class ComputeSpec:
         return self.num_accelerators // self.nodes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DockerImage:
     """A container image to run in."""
 
@@ -135,7 +136,7 @@ class DockerImage:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EnvironmentSpec:
     """The Python environment, or the container image, that the command runs in."""
 
@@ -186,7 +187,7 @@ class EnvironmentSpec:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GitPin:
     """The commit to take the code from, in place of the working tree."""
 
@@ -212,7 +213,7 @@ class GitPin:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CodeSource:
     """The code that is frozen at submission; the command starts in its copy ($CODE_SOURCE_PATH)."""
 
@@ -246,7 +247,7 @@ class CodeSource:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SecretRef:
     """Where a secret is kept: `air secrets set scope/key`."""
 
@@ -257,7 +258,7 @@ class SecretRef:
         return f"{self.scope}/{self.key}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Permission:
     """Who may do what with the run on the hosted service."""
 
@@ -284,7 +285,7 @@ def _secret_ref(text: str) -> Any:
     return SecretRef(scope, key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Workload:
     """What to run: one YAML file. Only experiment_name, command and compute have to be there."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from airlane.errors import Problem
+from airlane.frozen import frozen
 from airlane.spec import nodes
 from airlane.spec.containers import Anything, WrappedSection
 from airlane.spec.fields import entries_of
@@ -33,7 +33,7 @@ class OverrideError(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Override:
     """One `a.b[0]=value`: names and list indexes, and the text after the first `=`."""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from airlane.errors import ConfigError
+from airlane.frozen import frozen
 from airlane.spec.suggest import did_you_mean
 
 BUILT_IN = "local"
@@ -18,7 +19,7 @@ STOP_GRACE_S = 30.0
 STRAGGLER_GRACE_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Profile:
     """Where runs happen, and how.
 

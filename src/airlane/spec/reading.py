@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from airlane.errors import Problem
+from airlane.frozen import frozen
 from airlane.spec import nodes
 from airlane.spec.suggest import nearest
 
@@ -21,7 +22,7 @@ class Invalid:
 INVALID: Final = Invalid()
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Reading:
     """One file being read; its problems and hosted-only fields collect here."""
 
@@ -63,7 +64,7 @@ class Reading:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Place:
     """A field being read: its dotted name, and the node (a key, or a list's item) that problems point at."""
 
@@ -81,7 +82,7 @@ class Place:
         return Place(self.reading, f"{self.field}[{index}]", node)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Pair:
     """A key and its value in a mapping."""
 

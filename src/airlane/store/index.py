@@ -10,11 +10,11 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from airlane.errors import StoreError
+from airlane.frozen import frozen
 from airlane.store import codec
 from airlane.store.paths import RunPaths
 from airlane.store.records import RunRecord, Status, Verdict
@@ -28,7 +28,7 @@ _TABLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexRow:
     """What a list filters by."""
 

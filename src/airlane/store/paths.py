@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from airlane.frozen import frozen
 
 
 def default_home() -> Path:
@@ -13,7 +13,7 @@ def default_home() -> Path:
     return Path(os.environ.get("AIR_HOME") or "~/.air").expanduser().absolute()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Home:
     """The folder that holds runs, snapshots, environments and the embedded MLflow server."""
 
@@ -51,6 +51,7 @@ class Home:
     @property
     def index(self) -> Path:
         return self.root / "index.db"
+
     @property
     def submission_lock(self) -> Path:
         return self.root / "submission.lock"
@@ -61,12 +62,11 @@ class Home:
         folders = (self.runs, self.snapshots, self.environments, self.mlflow, self.secrets, self.slots, self.tokens)
         return (self.root, *folders, self.index, self.submission_lock)
 
-
     def snapshot_archive(self, digest: str) -> Path:
         return self.snapshots / f"{digest}.tar.zst"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunPaths:
     """The files of one run."""
 

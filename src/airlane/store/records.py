@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from airlane.frozen import frozen
 from airlane.store.states import Phase, State
 
 
@@ -25,7 +26,7 @@ class CauseKind(StrEnum):
     PREEMPTED = "preempted"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cause:
     """Why something ended: one sentence, the numbers behind it, and the log lines that show it."""
 
@@ -42,7 +43,7 @@ class Cause:
     collateral_nodes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GitState:
     """The commit the code came from. `remote_url` carries no credentials; `diff_file` is relative to the run folder."""
 
@@ -54,7 +55,7 @@ class GitState:
     diff_file: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotRecord:
     """The frozen code of a run: `snapshots/<digest>.tar.zst`."""
 
@@ -65,7 +66,7 @@ class SnapshotRecord:
     git: GitState | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnvironmentRecord:
     """The environment of a run, as planned; `key` names its folder under environments/ (None for `host`)."""
 
@@ -75,7 +76,7 @@ class EnvironmentRecord:
     key: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """The budgets of a run."""
 
@@ -85,7 +86,7 @@ class Limits:
     straggler_grace_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunRecord:
     """run.json: everything fixed at submission. Written once, before the supervisor starts."""
 
@@ -117,7 +118,7 @@ class RunRecord:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attempt:
     """One try of a run; `ended_at`, `state` and `cause` are None while it lasts."""
 
@@ -131,7 +132,7 @@ class Attempt:
     mlflow_url: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Status:
     """status.json: written by the supervisor alone, by atomic replace."""
 
@@ -147,7 +148,7 @@ class Status:
     tracking_error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """verdict.json: the end of a run whose supervisor died, written once by whoever found it dead."""
 
@@ -157,7 +158,7 @@ class Verdict:
     decided_by: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeRecord:
     """nodes/<n>.json: written by the node's agent alone, by atomic replace (see launch/agent.py)."""
 

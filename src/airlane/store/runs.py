@@ -7,11 +7,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from airlane.errors import NotFoundError, StoreError
+from airlane.frozen import frozen
 from airlane.store import codec
 from airlane.store.disk import Disk, SystemDisk, make_private_folder
 from airlane.store.ids import ALPHABET, is_id, new_id, next_id
@@ -23,7 +24,7 @@ from airlane.store.supervisor_lock import hold
 LAST = "@last"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunContent:
     """The files of a new run beside its record: text as the user wrote it."""
 
@@ -34,7 +35,7 @@ class RunContent:
     secrets: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewRun:
     """A run that was just made. `lock` is the descriptor of its held supervisor lock, for the supervisor to inherit."""
 
@@ -43,7 +44,7 @@ class NewRun:
     lock: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunView:
     """A run as its files tell it; a verdict, where there is one, has the last word."""
 
@@ -270,7 +271,7 @@ class RunStore:
             os.fsync(descriptor)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IdempotencyToken:
     """A held token: the run it names already, if any, and a way to name one."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from airlane.frozen import frozen
 from airlane.store.records import Attempt, Cause, CauseKind, Limits
 from airlane.store.states import State
 
@@ -17,14 +17,14 @@ _MOST_DOUBLINGS = 16  # far beyond the longest delay: a float could not hold the
 _FINAL_KINDS = frozenset({CauseKind.COMPLETED, CauseKind.CANCELED, CauseKind.SETUP, CauseKind.CAPACITY})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retry:
     """Start another attempt after a delay in seconds."""
 
     delay_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finish:
     """End the run."""
 

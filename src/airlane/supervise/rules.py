@@ -7,10 +7,10 @@ others get a while to finish. Whatever is asked to stop gets its grace, and is k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from airlane.backends.base import NodeReport
+from airlane.frozen import frozen
 from airlane.store.records import Limits
 from airlane.store.states import State
 
@@ -29,7 +29,7 @@ class Reason(StrEnum):
     STRAGGLERS = "stragglers"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stopping:
     """That an attempt is being ended: why, since when, because of which node, and since when by force."""
 
@@ -39,7 +39,7 @@ class Stopping:
     killed_since: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Situation:
     """Everything the stop rule looks at. Times are epoch seconds."""
 
@@ -51,14 +51,14 @@ class Situation:
     stopping: Stopping | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wait:
     """Nothing to do until something changes, or until `until`."""
 
     until: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stop:
     """Ask these nodes to stop; `first` is the node that failed, if one did."""
 
@@ -67,14 +67,14 @@ class Stop:
     first: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kill:
     """End these nodes by force."""
 
     nodes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """The attempt is over. `first` is the node whose failure came first, if it ended by a failure."""
 

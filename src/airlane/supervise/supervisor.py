@@ -7,11 +7,12 @@ status is the last thing written. A run whose supervisor died in between is ende
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from airlane.backends.base import Allocation, Backend, NodePlace
 from airlane.errors import AirError
+from airlane.frozen import frozen
 from airlane.store.disk import Disk
 from airlane.store.journal import Journal
 from airlane.store.paths import RunPaths
@@ -34,7 +35,7 @@ TRACKING_CLOSE_S = 60.0
 LAST_WORD_PATIENCE_S = 600.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tools:
     """What a supervisor works with.
 

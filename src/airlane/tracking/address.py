@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from airlane.errors import TrackingRejectedError
+from airlane.frozen import frozen
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """An MLflow server; `authorization` is a header's value, `prefix` is "" or "/path". Only `base` is for people."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from airlane.errors import TrackingRejectedError
+from airlane.frozen import frozen
 from airlane.tracking.address import Address
 
 PART_BYTES = 8 * 1024 * 1024
@@ -17,7 +17,7 @@ _LINE_SEARCH_BYTES = 64 * 1024
 _NOT_IN_NAMES = re.compile(r"[^\w\-. ]")  # MLflow refuses names that would read differently as a URI
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A stretch of a file, or a note of our own, to be stored as `name` (a path within the run's artifacts)."""
 

@@ -9,16 +9,16 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from airlane.errors import TrackingError, TrackingRejectedError
+from airlane.frozen import frozen
 from airlane.tracking.address import Address
 
 IDLE_LIMIT_S = 2.0  # uvicorn closes idle connections after 5 s; a request on a closing one would be lost
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What the server said."""
 
@@ -27,7 +27,7 @@ class Answer:
     location: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """`repeat` says that sending it twice is the same as sending it once; `path` is relative to the server's base."""
 

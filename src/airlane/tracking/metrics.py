@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from airlane.frozen import frozen
 
 BLOCK_BYTES = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sample:
     """One metric of one sample; `step` counts the samples of its node."""
 
@@ -21,7 +22,7 @@ class Sample:
     step: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """Some samples, and where to go on reading once they are safely stored."""
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from airlane.errors import StoreError, TrackingError, TrackingRejectedError
+from airlane.frozen import frozen
 from airlane.store import codec
 from airlane.store.disk import SystemDisk, make_private_folder
 from airlane.store.paths import Home
@@ -23,7 +24,7 @@ from airlane.tracking.closing import close_run, log_params, upload
 from airlane.tracking.rest import Mlflow
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Orphan:
     """An attempt whose supervisor cannot close its MLflow run any more. `uri` is None for the embedded server's.
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import quote, urlencode
 
 from airlane.errors import TrackingError, TrackingRejectedError
+from airlane.frozen import frozen
 from airlane.tracking.address import parse
 from airlane.tracking.connection import Answer, Connection, Request
 from airlane.tracking.fields import fit_param, fit_tag
@@ -26,7 +26,7 @@ UPLOAD_BYTES_PER_S = 200_000  # slower than this is taken for a hang
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Metric:
     key: str
     value: float
@@ -34,7 +34,7 @@ class Metric:
     step: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Experiment:
     id: str
     name: str
@@ -42,7 +42,7 @@ class Experiment:
     active: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """A run as the server knows it; `status` is RUNNING, FINISHED, FAILED, KILLED or SCHEDULED."""
 
@@ -54,7 +54,7 @@ class Run:
     params: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Artifact:
     """A file or folder of a run; a folder has no size."""
 

@@ -16,10 +16,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from airlane.errors import AirError, StoreError, TrackingError
+from airlane.frozen import frozen
 from airlane.store import codec
 from airlane.store.disk import make_private_folder
 from airlane.store.paths import Home
@@ -37,7 +38,7 @@ _BACKLOG = 512
 _KEPT_VARIABLES = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerRecord:
     """server.json. `pid` is None until the server's process has written its own; `id` is new with every start."""
 
@@ -54,7 +55,7 @@ class ServerRecord:
         return f"http://{HOST}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerStatus:
     """A server that lives. `rss_bytes` is None where the system does not tell."""
 

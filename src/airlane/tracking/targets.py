@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from airlane.errors import TrackingError
+from airlane.frozen import frozen
 from airlane.store.paths import Home
 from airlane.tracking import server
 from airlane.tracking.rest import Mlflow
@@ -31,7 +31,7 @@ class Target(Protocol):
         """Whether the server is known to be gone; costs microseconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Embedded:
     """The server of this home; `python` gives the interpreter of the `mlflow-server` environment."""
 
@@ -47,7 +47,7 @@ class Embedded:
         return not server.alive(self.home)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remote:
     """The user's own server; `env` may hold its credentials."""
 

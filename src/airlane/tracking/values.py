@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from airlane.frozen import frozen
 from airlane.store.records import Cause
 from airlane.store.states import State
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AttemptInfo:
     """An attempt that starts. Times are seconds since the epoch.
 
@@ -32,7 +33,7 @@ class AttemptInfo:
     artifacts: tuple[tuple[Path, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrackedRun:
     """The MLflow run of an attempt: `uri` is for the command's MLFLOW_TRACKING_URI, `url` is the page for people.
 
@@ -45,7 +46,7 @@ class TrackedRun:
     url: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AttemptOutcome:
     """An attempt that ended. `artifacts` are (file, folder within the MLflow run); missing files are passed over."""
 
