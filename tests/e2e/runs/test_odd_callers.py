@@ -52,6 +52,12 @@ def test_file_names_and_values_that_are_not_utf_8_survive(lane: Lane) -> None:
     assert lane.air("list").stdout.count("SUCCESS") == 1
 
 
+def test_a_run_that_is_named_twice_is_canceled_once(lane: Lane) -> None:
+    run = lane.submit(lane.workload("sleep 600"))
+    assert lane.client.cancel([run.id, "@last", run.id]) == (run.id,)
+    assert ended(run).state is State.CANCELED
+
+
 def test_a_home_within_the_code_is_not_frozen_with_it(lane: Lane) -> None:
     code = lane.folder / "code"
     code.mkdir()

@@ -76,6 +76,13 @@ def test_a_variable_counts_by_its_name(tmp_path: Path, monkeypatch: pytest.Monke
     assert key(line, folder=tmp_path) == first
 
 
+def test_a_home_whose_name_would_break_path_is_refused(tmp_path: Path) -> None:
+    home = Home(tmp_path / "a:b")
+    with pytest.raises(EnvironmentBuildError, match="separates folders in PATH"):
+        plan("5", (), base_dir=tmp_path, home=home)
+    assert plan("host", (), base_dir=tmp_path, home=home).cached
+
+
 def test_a_changed_lock_is_another_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airlane.environment.bases._FOLDER", tmp_path)
     (tmp_path / "5.in").write_text("a\n", encoding="utf-8")
