@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from house.repository import ROOT, SOURCE, name_of, project_files, tree_of
 
@@ -51,6 +54,8 @@ def test_no_file_names_a_path_of_one_machine() -> None:
 
 
 def test_no_file_names_the_folder_it_was_written_in() -> None:
+    if ROOT.is_relative_to(tempfile.gettempdir()):
+        pytest.skip("a clone in the temporary folder: its name may stand in a test for other reasons")
     here = re.compile(re.escape(str(ROOT)) + r"\b")
     assert [where for _, where, _ in found(here)] == []
 

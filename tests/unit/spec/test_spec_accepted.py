@@ -136,7 +136,7 @@ ROWS: list[tuple[str, str, Any]] = [
     ("mlflow_run_name: " + "r" * 300, "mlflow_run_name", "r" * 300),
     ("mlflow_experiment_directory: /Workspace/x", "mlflow_experiment_directory", "/Workspace/x"),
     ("mlflow_artifact_location: s3://b/c", "mlflow_artifact_location", "s3://b/c"),
-    ("mlflow_artifact_location: file:///tmp/x", "mlflow_artifact_location", "file:///tmp/x"),
+    ("mlflow_artifact_location: file:///mlflow/artifacts", "mlflow_artifact_location", "file:///mlflow/artifacts"),
     ("mlflow_artifact_location: /Volumes/a/b", "mlflow_artifact_location", "dbfs:/Volumes/a/b"),
     (
         "permissions: [{group_name: g, level: CAN_MANAGE_RUN}]",
