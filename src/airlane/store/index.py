@@ -11,10 +11,9 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from airlane.errors import StoreError
-from airlane.frozen import frozen
 from airlane.store import codec
 from airlane.store.paths import RunPaths
 from airlane.store.records import RunRecord, Status, Verdict
@@ -28,9 +27,8 @@ _TABLE = (
 )
 
 
-@frozen
-class IndexRow:
-    """What a list filters by."""
+class IndexRow(NamedTuple):
+    """What a list filters by: of every run there is, so it is the cheapest of values."""
 
     user: str
     experiment_name: str
@@ -53,7 +51,7 @@ class RunIndex:
     def rows(self) -> dict[str, IndexRow]:
         """Every row that can be read."""
         columns = "id, user, experiment_name, accelerator_type, accelerators, ended_at"
-        return {row[0]: IndexRow(*row[1:]) for row in self._read(f"SELECT {columns} FROM runs")}  # noqa: S608
+        return {row[0]: IndexRow._make(row[1:]) for row in self._read(f"SELECT {columns} FROM runs")}  # noqa: S608
 
     def views(self, runs: Sequence[RunPaths]) -> dict[str, RunView]:
         """These runs as they ended; one that cannot be read is left out."""
