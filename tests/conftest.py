@@ -1,12 +1,14 @@
 """What every test obeys: those marked `root` run as root on Linux alone, and a CI that has root may not leave them out.
 
 With AIR_REQUIRE_ROOT_TESTS=1, a test that is skipped for want of root fails; the summary says how many ran.
+Ctrl-C means what it means in a terminal, whatever started pytest.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from collections.abc import Generator, Sequence
 
@@ -16,6 +18,9 @@ _FOR_WANT_OF_ROOT = re.compile("needs root|only root")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts what it puts into the background like that, and every program under test would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(RootTests(required=os.environ.get("AIR_REQUIRE_ROOT_TESTS") == "1"))
 
 
