@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from airlane.store import codec
@@ -9,6 +10,8 @@ from airlane.store.disk import Disk
 from airlane.store.paths import RunPaths
 from airlane.store.records import Status
 from airlane.store.states import may_move
+
+RESERVED_BYTES = 16 << 10
 
 
 class Journal:
@@ -29,6 +32,19 @@ class Journal:
         if last is not None and last != status and not may_move(last.state, status.state):
             raise AssertionError(f"a run cannot go from {last.state} to {status.state}")
         self._last = status
+        if not status.state.terminal:
+            return self._write(status)
+        written = self._write(status)
+        with contextlib.suppress(OSError):
+            self._disk.remove(self._paths.reserve)
+        return written or self._write(status)
+
+    def reserve(self) -> None:
+        """Keep room for the end of the run, which can be told then although the disk is full."""
+        with contextlib.suppress(OSError):
+            self._disk.replace(self._paths.reserve, b" " * RESERVED_BYTES)
+
+    def _write(self, status: Status) -> bool:
         try:
             self._disk.replace(self._paths.status, codec.encode(status), last=status.state.terminal)
         except OSError:

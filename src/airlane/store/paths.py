@@ -114,6 +114,11 @@ class RunPaths:
         return self.root / "supervisor.lock"
 
     @property
+    def reserve(self) -> Path:
+        """Room on the disk for the run's last word; removed when that is written."""
+        return self.root / "reserve"
+
+    @property
     def supervisor_log(self) -> Path:
         return self.root / "supervisor.log"
 

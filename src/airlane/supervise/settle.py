@@ -35,6 +35,7 @@ def settle(view: RunView, store: RunStore, backend: Backend, disk: Disk, *, now:
     verdict = Verdict(state, cause, now, "a reader")
     with contextlib.suppress(OSError):
         disk.remove(view.paths.secrets)
+        disk.remove(view.paths.reserve)
     try:
         disk.create(view.paths.verdict, codec.encode(verdict))
     except OSError:

@@ -71,6 +71,7 @@ class Supervisor:
     def run(self) -> State:
         """Supervise until the end, and return it."""
         self._update()
+        self._journal.reserve()
         self._event("supervisor_started", pid=self._tools.pid, host=self._tools.host)
         self._tools.tracking.open()
         refused = self._prepare()

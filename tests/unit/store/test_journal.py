@@ -120,3 +120,25 @@ def test_events_that_a_full_disk_refuses_are_counted(paths: RunPaths) -> None:
     journal.event("three", 3.0)
     assert journal.lost_events == 2
     assert len(paths.events.read_text().splitlines()) == 1
+
+
+class TightDisk(SystemDisk):
+    """A disk that has room for nothing more unless the run gives its reserve away."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._reserve = paths.reserve
+
+    def replace(self, path: Path, data: bytes, *, last: bool = False) -> None:
+        if self._reserve.exists():
+            raise OSError(28, "No space left on device")
+        super().replace(path, data, last=last)
+
+
+def test_the_end_of_a_run_is_told_on_a_full_disk_from_the_room_kept_for_it(paths: RunPaths) -> None:
+    journal = Journal(paths, TightDisk(paths))
+    journal.reserve()
+    assert not journal.put(made_status(state=State.RUNNING))
+    ended = made_status(state=State.FAILED)
+    assert journal.put(ended)
+    assert codec.read(Status, paths.status) == ended
+    assert not paths.reserve.exists()
