@@ -13,8 +13,14 @@ import sys
 from collections.abc import Generator, Sequence
 
 import pytest
+from hypothesis import settings
 
 _FOR_WANT_OF_ROOT = re.compile("needs root|only root")
+
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("airlane", deadline=None)
+settings.load_profile("airlane")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,7 +1,7 @@
 """Frozen values, as `dataclasses` makes them, without compiling code for each class.
 
 `@dataclass(frozen=True)` writes and compiles six functions for every class. Airlane starts with some ninety classes,
-and that was two thirds of the time until `air run` had submitted (measured: 1.1 ms a class, against 0.16 ms here).
+and that was two thirds of the time until `air run` had submitted (measured: 1.1 ms a class, against 0.14 ms here).
 The six do the same for every class, so they are written once. See docs/decisions/0012-frozen-values.md.
 """
 
@@ -26,12 +26,12 @@ def frozen(*, kw_only: bool = False) -> Callable[[C], C]: ...
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(made: C | None = None, *, kw_only: bool = False) -> C | Callable[[C], C]:
-    """Make a class a frozen dataclass with slots: `dataclasses.replace`, `asdict` and `fields` work on it."""
+    """Make a class a frozen dataclass: `dataclasses.replace`, `asdict` and `fields` work on it."""
 
     def decorate(plain: Any) -> Any:
         for name, method in _METHODS.items():
             setattr(plain, name, method)
-        return dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(plain)
+        return dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(plain)
 
     return decorate if made is None else decorate(made)
 
@@ -86,11 +86,6 @@ def _delattr(self: Any, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete {name!r} of {type(self).__name__}")
 
 
-def _setstate(self: Any, state: tuple[Any, ...]) -> None:
-    for place, content in zip(fields(self), state, strict=True):
-        object.__setattr__(self, place.name, content)
-
-
 _METHODS = {
     "__init__": _init,
     "__repr__": _repr,
@@ -98,6 +93,4 @@ _METHODS = {
     "__hash__": _hash,
     "__setattr__": _setattr,
     "__delattr__": _delattr,
-    "__getstate__": _content,
-    "__setstate__": _setstate,
 }

@@ -248,7 +248,7 @@ class WrappedSection(Section):
             node = inner.key_node if inner else place.node
             place.child(self.wrapper, node).report(f"missing: expected {self.words}")
             return INVALID
-        value = Section.read(self, inner.value, place.child(self.wrapper, inner.key_node))
+        value = super().read(inner.value, place.child(self.wrapper, inner.key_node))
         return INVALID if len(place.reading.problems) > before else value
 
     def _check_type(self, pair: Pair | None, place: Place) -> None:
@@ -280,4 +280,4 @@ class WrappedSection(Section):
     def child(self, key: str) -> Kind | None:
         if key == self.wrapper:
             return Section(self.model, self.rules)
-        return Section.child(self, key)
+        return super().child(key)

@@ -106,7 +106,8 @@ def test_the_command_inherits_limits_and_mask_but_no_ignored_signals(user_host: 
     limit, mask, blocked, ignored = agent.log.splitlines()
     assert (limit, mask) == ("321", "0027")
     assert int(blocked.split()[1], 16) == 0
-    assert int(ignored.split()[1], 16) == 0
+    # The C library keeps signals 32 and 33 to itself: nobody can set them, and some starters leave them ignored.
+    assert int(ignored.split()[1], 16) & ~(0b11 << 31) == 0
 
 
 def test_descriptors_of_the_parent_stay_in_the_agent_and_out_of_the_command(host: AgentHost) -> None:
