@@ -30,10 +30,13 @@ MLFLOW_SERVER = "mlflow-server"
 
 
 class SystemClock:
-    """The machine's time."""
+    """The machine's time when the supervisor began, and what has passed since: a clock that is set ends no run."""
+
+    def __init__(self) -> None:
+        self._offset_s = time.time() - time.monotonic()
 
     def now(self) -> float:
-        return time.time()
+        return time.monotonic() + self._offset_s
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

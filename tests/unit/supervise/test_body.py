@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -161,3 +162,11 @@ def test_the_evidence_of_an_attempt_is_in_its_log(new: NewRun) -> None:
     found = body.log_evidence(new.paths, 3)(0, NodeRecord(0, "here", 1, "subreaper", START, exit_code=1))
     assert found is not None
     assert found[0] == "CUDA out of memory"
+
+
+def test_a_clock_that_is_set_does_not_move_the_supervisors_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = body.SystemClock()
+    before = clock.now()
+    assert abs(before - time.time()) < 60
+    monkeypatch.setattr(time, "time", lambda: before + 3600)
+    assert 0 <= clock.now() - before < 60
