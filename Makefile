@@ -19,7 +19,7 @@ setup: $(VENV)/.ready
 
 # uv itself comes from pip, into .venv, where the machine has none; pip's index settings reach it through tools/uv_settings.py.
 $(VENV)/.ready: pyproject.toml uv.lock tools/uv_settings.py
-	@$(PYTHON) -c 'import sys; sys.exit("Airlane needs Python >= 3.11; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 setup") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import sys; sys.exit("Airlane and the environments it builds need Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)") if not (3, 11) <= sys.version_info[:2] <= (3, 13) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
 	$(BIN)/python tools/uv_settings.py $(UV) sync --quiet --frozen --inexact --compile-bytecode
