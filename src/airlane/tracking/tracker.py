@@ -66,14 +66,35 @@ def make_tracker(
 
         return Embedded(home, python) if uri is None else Remote(uri, env)
 
-    return Tracker(target, home)
+    return Tracker(target, home, started=_started(uri, home))
+
+
+def _started(uri: str | None, home: Home) -> Callable[[], bool]:
+    """Whether the server is known to be past its start, without asking it; a user's own never is."""
+
+    def started() -> bool:
+        if uri is not None:
+            return False
+        from airlane.tracking import server
+
+        return server.has_answered(home)
+
+    return started
 
 
 class Tracker:
     """Keeps MLflow informed about the attempts of one run. `error` says what is wrong, None while all is well."""
 
-    def __init__(self, target: Callable[[], Target], home: Home, *, flush_every_s: float = FLUSH_EVERY_S) -> None:
+    def __init__(
+        self,
+        target: Callable[[], Target],
+        home: Home,
+        *,
+        started: Callable[[], bool] = lambda: False,
+        flush_every_s: float = FLUSH_EVERY_S,
+    ) -> None:
         self.error: str | None = None
+        self._started = started
         self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._worker = _Worker(self, target, home, self._orders, flush_every_s)
         self._thread: threading.Thread | None = None
@@ -93,8 +114,11 @@ class Tracker:
             self._thread = thread
 
     def settled(self, timeout_s: float) -> bool:
-        """Whether it is known if there is a server to record in; waits for that no longer than this."""
-        return self.first_answer.wait(timeout_s)
+        """Whether there is nothing to wait for before the queue: the server is past its start, or is known to be down.
+
+        Waits for that no longer than this.
+        """
+        return self._started() or self.first_answer.wait(timeout_s)
 
     def begin_attempt(self, info: AttemptInfo, timeout_s: float) -> TrackedRun | None:
         """Create the attempt's MLflow run; None when tracking is down or slow (`error` says why).

@@ -61,6 +61,7 @@ def processes_in(folder: Path) -> list[int]:
 
 def test_many_runs_that_need_a_server_at_once_start_one(home: Home, python: Python) -> None:
     server.stop(home)
+    assert not server.has_answered(home)
     command = [sys.executable, "-c", ENSURE, str(home.root), str(python())]
     env = os.environ | {"AIR_RUN_ID": "7k2m9q4d", "HF_TOKEN": "sesame"}
     with open(os.devnull, "rb") as inherited:  # noqa: PTH123 - any open descriptor will do
@@ -72,6 +73,7 @@ def test_many_runs_that_need_a_server_at_once_start_one(home: Home, python: Pyth
         ]
         uris = {starter.communicate()[0].strip() for starter in starters}
         print(f"8 concurrent runs had a server after {time.monotonic() - started:.1f} s")
+    assert server.has_answered(home)
     status = running(home)
     assert uris == {status.uri}
     assert processes_in(home.mlflow) == [status.pid]

@@ -238,6 +238,18 @@ def test_a_server_whose_environment_cannot_be_built_is_told_and_built_no_second_
     assert len(calls) == 1
 
 
+def test_a_server_past_its_start_is_not_waited_for_before_the_queue(tmp_path: Path) -> None:
+    answered = False
+
+    def target() -> Embedded:
+        raise AssertionError("the thread was never started")
+
+    tracker = Tracker(target, Home(tmp_path), started=lambda: answered)
+    assert not tracker.settled(0.0)
+    answered = True
+    assert tracker.settled(3600.0)
+
+
 def test_a_defect_in_the_thread_is_told_and_touches_nothing_else(tmp_path: Path) -> None:
     def target() -> Embedded:
         raise ZeroDivisionError("oops")
