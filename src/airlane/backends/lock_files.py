@@ -13,6 +13,7 @@ import stat
 from pathlib import Path
 
 from airlane.errors import BackendError
+from airlane.store.locks import taken_by_another
 
 
 def make_lock_folder(folder: Path, mode: int) -> None:
@@ -96,12 +97,9 @@ def is_held(path: Path) -> bool:
             return False
         raise
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return taken_by_another(descriptor)
     finally:
         os.close(descriptor)
-    return False
 
 
 def _create(path: Path, mode: int) -> int:

@@ -102,12 +102,19 @@ def contain(wanted: str, command: Command) -> Contained:
 
         return ProcessGroup(command)
     if wanted == "pid_namespace" or (wanted == "auto" and os.geteuid() == 0):
-        from airlane.launch.pid_namespace import PidNamespace
-
-        try:
-            return PidNamespace(command)
-        except OSError:
-            pass  # many containers do not permit it; the record says which containment it was
+        namespace = in_namespace(command)
+        if namespace is not None:
+            return namespace
     from airlane.launch.subreaper import Subreaper
 
     return Subreaper(command)
+
+
+def in_namespace(command: Command) -> Contained | None:
+    """The command in a PID namespace of its own; None where that is not permitted, as in many containers."""
+    from airlane.launch.pid_namespace import PidNamespace
+
+    try:
+        return PidNamespace(command)
+    except OSError:
+        return None  # the record says which containment it was

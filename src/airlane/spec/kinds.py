@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -288,10 +289,8 @@ class Remote(Kind):
 
     def read(self, node: Node, place: Place) -> Any:
         if isinstance(node, ScalarNode) and node.tag == nodes.BOOL:
-            try:
+            with contextlib.suppress(ValueError):  # then it is text, and refused below
                 return nodes.scalar_value(node)
-            except ValueError:
-                pass
         text = read_text(node, place, any_scalar=True)
         if text is None:
             return INVALID

@@ -6,6 +6,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from airlane.store.locks import taken_by_another
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LONGEST_CONTENT = 512
 
@@ -35,10 +37,9 @@ def is_held(path: Path) -> bool | None:
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if taken_by_another(descriptor):
+            return True
         taken_on = set(os.pread(descriptor, _LONGEST_CONTENT, 0).decode(errors="replace").split())
-    except BlockingIOError:
-        return True
     except OSError:
         return None
     finally:

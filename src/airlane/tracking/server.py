@@ -23,6 +23,7 @@ from airlane.errors import AirError, StoreError, TrackingError
 from airlane.frozen import frozen
 from airlane.store import codec
 from airlane.store.disk import make_private_folder, read_bytes
+from airlane.store.locks import taken_by_another
 from airlane.store.paths import Home
 
 HOST = "127.0.0.1"
@@ -100,12 +101,9 @@ def alive(home: Home) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return taken_by_another(descriptor)
     finally:
         os.close(descriptor)
-    return False
 
 
 def has_answered(home: Home) -> bool:
