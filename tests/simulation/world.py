@@ -18,7 +18,7 @@ from airlane.launch.order import Order
 from airlane.store import codec
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import RunPaths
-from airlane.store.records import NodeRecord, RunRecord, Status
+from airlane.store.records import LastMetric, NodeRecord, RunRecord, Status
 from airlane.store.runs import NewRun
 from airlane.tracking.tracker import AttemptInfo, AttemptOutcome, TrackedRun
 
@@ -342,6 +342,7 @@ class SimWorkshop:
 
 class SimTracking:
     error: str | None = None
+    last_metric: LastMetric | None = None
 
     def __init__(self, world: World, *, start_s: float) -> None:
         self._world = world

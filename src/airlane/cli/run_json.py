@@ -28,6 +28,7 @@ def run_facts(view: RunView, now: float) -> dict[str, Any]:
         "dashboard_url": url,
         "mlflow_url": url,
         "termination_reason": _reason(view),
+        "last_metric": _metric_facts(view),
         "cause": cause_facts(view.cause),
         "submitted_at": iso(record.submitted_at),
         "ended_at": iso(view.ended_at),
@@ -114,3 +115,8 @@ def _seconds(attempt: Attempt | None, now: float) -> float | None:
 def _reason(view: RunView) -> str | None:
     """Only failures and timeouts have one."""
     return cause_words(view.cause) if view.state in (State.FAILED, State.TIMEDOUT) else None
+
+
+def _metric_facts(view: RunView) -> dict[str, Any] | None:
+    last = view.status.last_metric if view.status is not None else None
+    return None if last is None else {"name": last.name, "value": last.value, "step": last.step}

@@ -12,6 +12,7 @@ from airlane.cli.run_words import (
     environment_words,
     git_words,
     home_relative,
+    metric_words,
     painted_state,
     place_words,
     short_digest,
@@ -38,6 +39,7 @@ def verdict(view: RunView, look: Look, now: float) -> str:
         head += f" and {len(view.attempts)} attempts"
     url = _mlflow_url(view)
     if view.state is State.SUCCESS:
+        head = "   ".join([head, *metric_words(view, steps=False)])
         beside = f"{head}   {url}" if url else head
         fits = look.columns is None or len(beside) <= look.columns
         return "\n".join([*([beside] if fits else [head, f"  {url}"]), *_tracking_lines(view, look)])
@@ -45,7 +47,7 @@ def verdict(view: RunView, look: Look, now: float) -> str:
     if view.cause is not None and view.state is not State.CANCELED:
         lines += cause_lines(view.cause, view.record.id, look)
     if url:
-        lines.append(f"  metrics    {url}")
+        lines.append("   ".join(["  metrics ", *metric_words(view, steps=True), url]))
     return "\n".join([*lines, *_tracking_lines(view, look)])
 
 
@@ -62,7 +64,7 @@ def get_page(view: RunView, look: Look, now: float, *, workload: str | None = No
         ("environment", environment_words(record.environment)),
     )
     below = (
-        ("metrics", _mlflow_url(view) or ""),
+        ("metrics", "   ".join([*metric_words(view, steps=True), _mlflow_url(view) or ""]).rstrip()),
         ("rerun of", record.rerun_of or ""),
         ("files", home_relative(view.paths.root)),
     )

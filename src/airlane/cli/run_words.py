@@ -112,3 +112,11 @@ def _nodes(nodes: tuple[int, ...]) -> str:
     if len(nodes) == 1:
         return f"node {nodes[0]} was"
     return f"nodes {', '.join(map(str, nodes[:-1]))} and {nodes[-1]} were"
+
+
+def metric_words(view: RunView, *, steps: bool) -> list[str]:
+    """The run's last metric in a word or two, if it has one."""
+    last = view.status.last_metric if view.status is not None else None
+    if last is None:
+        return []
+    return [f"{last.name} {last.value:.4g}" + (f" (step {last.step})" if steps else "")]

@@ -133,6 +133,15 @@ class Attempt:
 
 
 @frozen
+class LastMetric:
+    """The last value of the metric that says most about a run: its loss, if it has one."""
+
+    name: str
+    value: float
+    step: int
+
+
+@frozen
 class Status:
     """status.json: written by the supervisor alone, by atomic replace."""
 
@@ -146,6 +155,7 @@ class Status:
     cause: Cause | None = None
     ended_at: float | None = None
     tracking_error: str | None = None
+    last_metric: LastMetric | None = None
 
 
 @frozen

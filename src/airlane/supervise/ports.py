@@ -8,6 +8,7 @@ from typing import Protocol
 
 from airlane.backends.base import NodePlace
 from airlane.launch.order import Order
+from airlane.store.records import LastMetric
 from airlane.tracking.tracker import AttemptInfo, AttemptOutcome, TrackedRun
 
 
@@ -59,6 +60,7 @@ class Tracking(Protocol):
     """Where attempts are recorded for comparison; never an obstacle to the run."""
 
     error: str | None
+    last_metric: LastMetric | None
 
     def open(self) -> None: ...
 

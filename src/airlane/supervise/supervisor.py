@@ -218,10 +218,9 @@ class Supervisor:
         self._event("finished", state=finish.state, cause=finish.cause.summary)
         if finish.state in (State.SUCCESS, State.TIMEDOUT) and self._status.state is State.PENDING:
             raise AssertionError(f"a run that never ran cannot be {finish.state}")
-        error = self._tools.tracking.error
-        self._update(
-            state=finish.state, phase=None, detail=None, cause=finish.cause, ended_at=now, tracking_error=error
-        )
+        tracking = self._tools.tracking
+        self._status = replace(self._status, tracking_error=tracking.error, last_metric=tracking.last_metric)
+        self._update(state=finish.state, phase=None, detail=None, cause=finish.cause, ended_at=now)
         deadline = now + LAST_WORD_PATIENCE_S
         while not self._written and self._clock.now() < deadline:
             self._clock.sleep(1.0)

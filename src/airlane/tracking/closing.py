@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from airlane.errors import TrackingRejectedError
-from airlane.store.records import Cause
+from airlane.store.records import Cause, LastMetric
 from airlane.store.states import State
 from airlane.tracking.artifacts import Part, destination
 from airlane.tracking.fields import STATUSES, flatten_parameters, outcome_tags
-from airlane.tracking.rest import Mlflow
+from airlane.tracking.rest import Mlflow, Run
 
 _DESCRIPTION = "mlflow.note.content"
 
@@ -33,6 +34,15 @@ def log_params(mlflow: Mlflow, run_id: str, params: Mapping[str, Any]) -> None:
     logged = mlflow.get_run(run_id).params
     flat = flatten_parameters(params)
     mlflow.log_params(run_id, {key: value for key, value in flat.items() if key not in logged})
+
+
+def last_metric(run: Run) -> LastMetric | None:
+    """The last value of the metric that says most: the shortest name with "loss" in it, else the first by name."""
+    own = [m for m in run.metrics if not m.key.startswith("system/") and math.isfinite(m.value)]
+    if not own:
+        return None
+    chosen = min(own, key=lambda m: ("loss" not in m.key, len(m.key) if "loss" in m.key else 0, m.key))
+    return LastMetric(chosen.key, chosen.value, chosen.step)
 
 
 def upload(mlflow: Mlflow, artifact_uri: str, part: Part) -> None:

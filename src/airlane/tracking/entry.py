@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from airlane.errors import TrackingRejectedError
+from airlane.store.records import LastMetric
 from airlane.tracking.artifacts import Part, parts
-from airlane.tracking.closing import close_run, log_params, upload
+from airlane.tracking.closing import close_run, last_metric, log_params, upload
 from airlane.tracking.metrics import MetricsFile, key_prefix
 from airlane.tracking.rest import Metric, Mlflow, Run
 from airlane.tracking.values import AttemptInfo, AttemptOutcome, TrackedRun
@@ -26,6 +27,7 @@ class Entry:
         self.answered = threading.Event()
         self.tracked: TrackedRun | None = None
         self.refusals: list[str] = []
+        self.last_metric: LastMetric | None = None
         self._experiment_id: str | None = None
         self._maybe_created = False
         self._refused = False
@@ -139,6 +141,7 @@ class Entry:
         try:
             close_run(mlflow, run_id, state=outcome.state, cause=outcome.cause, ended_at=outcome.ended_at)
             log_params(mlflow, run_id, self.info.params)
+            self.last_metric = last_metric(mlflow.get_run(run_id))
         except TrackingRejectedError as error:
             self._refuse(error)
         self._closed = True

@@ -44,7 +44,10 @@ class Experiment:
 
 @frozen
 class Run:
-    """A run as the server knows it; `status` is RUNNING, FINISHED, FAILED, KILLED or SCHEDULED."""
+    """A run as the server knows it; `status` is RUNNING, FINISHED, FAILED, KILLED or SCHEDULED.
+
+    `metrics` are the last value of each.
+    """
 
     id: str
     experiment_id: str
@@ -52,6 +55,7 @@ class Run:
     artifact_uri: str
     tags: Mapping[str, str]
     params: Mapping[str, str]
+    metrics: tuple[Metric, ...]
 
 
 @frozen
@@ -270,4 +274,8 @@ def _run(data: Mapping[str, Any]) -> Run:
         artifact_uri=str(info.get("artifact_uri", "")),
         tags={str(tag["key"]): str(tag["value"]) for tag in content.get("tags", [])},
         params={str(param["key"]): str(param["value"]) for param in content.get("params", [])},
+        metrics=tuple(
+            Metric(str(last["key"]), float(last["value"]), int(last.get("timestamp", 0)), int(last.get("step", 0)))
+            for last in content.get("metrics", [])
+        ),
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from airlane.errors import AirError
 from airlane.store.paths import Home
+from airlane.store.records import LastMetric
 from airlane.tracking.values import AttemptInfo, AttemptOutcome, TrackedRun
 
 if TYPE_CHECKING:  # these import http.client, which only the thread should pay for
@@ -33,6 +34,7 @@ class NoTracker:
     """Tracking is off."""
 
     error: str | None = None
+    last_metric: LastMetric | None = None
 
     def open(self) -> None: ...
 
@@ -94,6 +96,7 @@ class Tracker:
         flush_every_s: float = FLUSH_EVERY_S,
     ) -> None:
         self.error: str | None = None
+        self.last_metric: LastMetric | None = None
         self._started = started
         self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._worker = _Worker(self, target, home, self._orders, flush_every_s)
@@ -255,6 +258,7 @@ class _Worker:
         try:
             for entry in self._entries:
                 entry.advance(self._mlflow)
+                self._tracker.last_metric = entry.last_metric or self._tracker.last_metric
             self._answer(give_up=False)
             self._busy = any(entry.upload_next(self._mlflow) for entry in self._entries)
         finally:

@@ -13,6 +13,7 @@ from airlane.store.records import (
     CauseKind,
     EnvironmentRecord,
     GitState,
+    LastMetric,
     Limits,
     RunRecord,
     SnapshotRecord,
@@ -74,6 +75,7 @@ def made_view(
     cause: Cause | None = None,
     ended_at: float | None = None,
     tracking_error: str | None = None,
+    last_metric: LastMetric | None = None,
     **record: Any,
 ) -> RunView:
     """A run in that state."""
@@ -88,6 +90,7 @@ def made_view(
         cause=cause,
         ended_at=ended_at,
         tracking_error=tracking_error,
+        last_metric=last_metric,
     )
     made = replace(RECORD, **record)
     return RunView(RunPaths(Path("/fsx/ada/.air/runs/2026-11") / made.id), made, status, None)

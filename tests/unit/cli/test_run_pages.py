@@ -7,11 +7,11 @@ import pytest
 from airlane.cli.run_json import list_facts, run_facts
 from airlane.cli.run_pages import get_page, run_table, verdict
 from airlane.cli.screen import PLAIN, Look
-from airlane.store.records import Cause, CauseKind
+from airlane.store.records import Attempt, Cause, CauseKind, LastMetric
 from airlane.store.states import Phase, State
 from golden_text import check_golden
 
-from .made_runs import NOW, OUT_OF_MEMORY, failed, made_view, queued, running, succeeded
+from .made_runs import HOSTS, NOW, OUT_OF_MEMORY, SUBMITTED, URL, failed, made_view, queued, running, succeeded
 
 PIPE = Look(columns=None)
 
@@ -127,3 +127,13 @@ def test_a_row_of_the_list_has_the_keys_of_the_reference() -> None:
     row = list_facts(running(), NOW)
     assert (row["run_id"], row["run_name"], row["user"], row["status"]) == ("7m0c2x1a", "sft-qwen", "ada", "RUNNING")
     assert row["duration_seconds"] == 124.0
+
+
+def test_the_last_metric_stands_in_the_verdict_the_page_and_the_facts() -> None:
+    metric = LastMetric("train_loss", 1.10234, 40)
+    attempt = Attempt(0, SUBMITTED, SUBMITTED + 90, State.SUCCESS, None, HOSTS, "9f2ab31c", URL)
+    cause = Cause(CauseKind.COMPLETED, "the command exited with code 0 on every node")
+    view = made_view(State.SUCCESS, attempts=(attempt,), cause=cause, ended_at=SUBMITTED + 90, last_metric=metric)
+    assert verdict(view, PIPE, NOW).splitlines()[0].endswith(f"in 1m 30s   train_loss 1.102   {URL}")
+    assert f"metrics      train_loss 1.102 (step 40)   {URL}" in get_page(view, PIPE, NOW)
+    assert run_facts(view, NOW)["last_metric"] == {"name": "train_loss", "value": 1.10234, "step": 40}
