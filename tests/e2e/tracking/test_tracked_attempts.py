@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import pytest
 
 from airlane.store.paths import Home
-from airlane.store.records import Cause, CauseKind
+from airlane.store.records import Cause, CauseKind, LastMetric
 from airlane.store.states import State
 from airlane.tracking import orphans, server
 from airlane.tracking.connection import Connection, Request
@@ -111,6 +111,7 @@ def test_the_users_code_resumes_the_run_and_our_verdict_wins(home: Home, python:
         assert run.status == "KILLED"
         assert run.params == {"epochs": "3.0", "optim.lr": "0.1"}
         assert history(mlflow, run.id, "loss") == [(1.5, 0)]
+    assert tracker.last_metric == LastMetric("loss", 1.5, 0)
 
 
 def test_a_server_killed_in_mid_run_is_started_again_and_nothing_is_missing(
