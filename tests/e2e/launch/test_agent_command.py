@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from open_files import open_files_of
+
 if TYPE_CHECKING:
     from e2e.launch.conftest import AgentHost
 
@@ -119,7 +121,7 @@ def test_descriptors_of_the_parent_stay_in_the_agent_and_out_of_the_command(host
         agent = host.start(look, popen=popen)
         agent.said("ready")
         assert agent.log == "0\n1\n2\nready\n"
-        agent_has = {path.readlink() for path in Path(f"/proc/{agent.process.pid}/fd").iterdir()}
+        agent_has = open_files_of(agent.process.pid).values()
         assert Path(f"/proc/self/fd/{slot.fileno()}").readlink() in agent_has
         assert Path(f"/proc/self/fd/{stray.fileno()}").readlink() not in agent_has
         agent.ask("kill")

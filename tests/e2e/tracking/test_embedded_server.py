@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from airlane.store.paths import Home
 from airlane.tracking import server
 from airlane.tracking.connection import Connection, Request
 from airlane.tracking.rest import Mlflow
+from open_files import open_files_of
 
 pytestmark = pytest.mark.slow
 
@@ -59,16 +60,6 @@ def processes_in(folder: Path) -> list[int]:
     return found
 
 
-def open_files_of(process: Path) -> set[Path]:
-    """What a process holds open, its stdin apart; what it closes meanwhile is left out."""
-    found = set()
-    for entry in (process / "fd").iterdir():
-        if entry.name != "0":
-            with suppress(FileNotFoundError):
-                found.add(entry.readlink())
-    return found
-
-
 def test_many_runs_that_need_a_server_at_once_start_one(home: Home, python: Python) -> None:
     server.stop(home)
     assert not server.has_answered(home)
@@ -92,9 +83,10 @@ def test_many_runs_that_need_a_server_at_once_start_one(home: Home, python: Pyth
     environ = (proc / "environ").read_bytes()
     assert b"AIR_RUN_ID" not in environ
     assert b"sesame" not in environ
-    open_files = open_files_of(proc)
-    assert Path(os.devnull) not in open_files
-    assert (proc / "fd" / "0").readlink() == Path(os.devnull)
+    assert status.pid is not None
+    open_files = open_files_of(status.pid)
+    assert open_files.pop(0) == Path(os.devnull)
+    assert Path(os.devnull) not in open_files.values()
     parent, session = (int((proc / "stat").read_text().rpartition(")")[2].split()[i]) for i in (1, 3))
     assert parent != os.getpid()
     assert session not in (os.getsid(0), os.getpid())
