@@ -21,7 +21,6 @@ from airlane.store.records import CauseKind, EnvironmentRecord, Limits, NodeReco
 from airlane.store.runs import RunContent, RunStore, RunView
 from airlane.store.states import State, may_move
 from airlane.supervise.causes import Evidence
-from airlane.supervise.policy import most_attempts
 from airlane.supervise.settle import settle
 from airlane.supervise.supervisor import Supervisor, Tools
 from simulation.world import (
@@ -169,7 +168,7 @@ def check_invariants(schedule: Schedule, view: RunView, *, cut: bool) -> None:
     assert view.state.terminal, "a run without a terminal state"
     assert view.cause is not None
     assert view.cause.summary, "a terminal state without a cause"
-    assert len(view.attempts) <= most_attempts(schedule.record.limits), "an attempt beyond the budget"
+    assert len(view.attempts) <= schedule.record.limits.max_retries + 1, "an attempt beyond the budget"
     assert all(a.state is not None and a.cause is not None for a in view.attempts), "an attempt left open"
     live = [node for node in schedule.backend.nodes if node.agent_alive]
     assert not live, "a node left started"

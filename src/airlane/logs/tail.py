@@ -49,21 +49,6 @@ def _seek_back(log: BinaryIO, end: int, newlines: int) -> int:
     return 0
 
 
-def last_lines(path: Path, lines: int) -> Iterator[bytes]:
-    """The last `lines` lines as they are now, in chunks of at most 1 MiB; nothing for a file that is not there."""
-    offset = tail_offset(path, lines)
-    try:
-        log = path.open("rb")
-    except FileNotFoundError:
-        return
-    with log:
-        left = log.seek(0, 2) - offset
-        log.seek(offset)
-        while left > 0 and (chunk := log.read(min(left, BLOCK_BYTES))):
-            left -= len(chunk)
-            yield chunk
-
-
 def follow(
     path: Path,
     *,

@@ -52,8 +52,3 @@ def decide(limits: Limits, attempts: Sequence[Attempt]) -> Decision:
     if failures > limits.max_retries:
         return Finish(last.state, last.cause)
     return Retry(min(FIRST_DELAY_S * 2 ** min(failures - 1, _MOST_DOUBLINGS), LONGEST_DELAY_S))
-
-
-def most_attempts(limits: Limits) -> int:
-    """How many attempts a run can have if it is never preempted."""
-    return limits.max_retries + 1

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airlane.logs.tail import BLOCK_BYTES, follow, last_lines, tail_offset, whole_lines
+from airlane.logs.tail import BLOCK_BYTES, follow, tail_offset, whole_lines
+
+
+def last_lines(log: Path, lines: int) -> Iterator[bytes]:
+    """What `air logs --tail` shows of a log that has ended."""
+    return follow(log, offset=tail_offset(log, lines), ended=lambda: True)
 
 
 @pytest.fixture

@@ -49,9 +49,9 @@ def _value(ref: str) -> str:
             return getpass(f"Value of {ref} (not shown): ")
         except EOFError as error:  # Ctrl-D
             raise ArgumentError(f"\nNo value was given for {ref}.", hint=f"air secrets set {ref}") from error
-    typed = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
-    # The one newline that echo or an editor adds is not part of the value.
-    return typed.removesuffix("\n").removesuffix("\r")
+    from airlane.store.secrets import strip_final_newline
+
+    return strip_final_newline(sys.stdin.buffer.read().decode("utf-8", "surrogateescape"))
 
 
 def _done(context: Context, facts: dict[str, str], words: str) -> int:
