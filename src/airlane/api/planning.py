@@ -175,6 +175,7 @@ class Planner:
             tracking_uri=profile.tracking_uri or self.env.get("MLFLOW_TRACKING_URI") or None,
             mlflow_run_name=workload.mlflow_run_name,
             mlflow_artifact_location=workload.mlflow_artifact_location,
+            network=(workload.network or profile.network) if compute.nodes > 1 and not simulate else None,
             env_variables=dict(workload.env_variables),
             secrets={name: str(ref) for name, ref in workload.secrets.items()},
             has_parameters=workload.parameters is not None,

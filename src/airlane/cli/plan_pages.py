@@ -38,6 +38,8 @@ def dry_run_page(plan: RunPlan, look: Look) -> str:
     """The whole plan, for people."""
     lines = check_marks(plan, look)
     lines += _where(plan, look)
+    if plan.record.network is not None:
+        lines.append(_mark(look, "network", plan.record.network, "set on each node, from the devices it has"))
     lines += _section("each node", _wrapped(joined_variables(plan.variables), look.columns or 80))
     lines += _section("command", plan.command.rstrip("\n").split("\n"))
     for line in plan.backend_lines[1:]:
@@ -73,6 +75,7 @@ def plan_facts(plan: RunPlan) -> dict[str, Any]:
             "commit": snapshot.git.commit if snapshot.git else None,
             "dirty": snapshot.git.dirty if snapshot.git else None,
         },
+        "network": plan.record.network,
         "variables": [dict(variables) for variables in plan.variables],
         "command": plan.command,
         "where": list(plan.backend_lines),

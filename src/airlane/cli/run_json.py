@@ -39,6 +39,7 @@ def run_facts(view: RunView, now: float) -> dict[str, Any]:
         "num_accelerators": record.accelerators,
         "accelerator_type": record.accelerator_type,
         "simulated": record.simulate,
+        "network": record.network,
         "environment": {
             "base": record.environment.base,
             "dependencies": list(record.environment.dependencies),

@@ -11,10 +11,11 @@ from typing import Dict, Optional, Tuple
 class Order:
     """Run `command_file` once with bash, watch it, leave nothing behind.
 
-    `env` is added to the agent's own environment; `secrets_file` holds a JSON object NAME -> value, whose values are
-    masked in the log. `containment` is "auto", "pid_namespace" or "subreaper". Durations are seconds. `gpus` are the
-    indexes or UUIDs of the accelerators to sample. `scratch_folders` are made (0700) before the command starts and
-    removed, with what is in them, when it has ended.
+    `env` is added to the agent's own environment and to what the preset `network` sets; it wins over both.
+    `secrets_file` holds a JSON object NAME -> value, whose values are masked in the log. `containment` is "auto",
+    "pid_namespace" or "subreaper". Durations are seconds. `gpus` are the indexes or UUIDs of the accelerators to
+    sample. `scratch_folders` are made (0700) before the command starts and removed, with what is in them, when it has
+    ended.
     """
 
     run_id: str
@@ -25,6 +26,7 @@ class Order:
     log_file: str
     record_file: str
     env: Dict[str, str]
+    network: Optional[str] = None
     secrets_file: Optional[str] = None
     containment: str = "auto"
     stop_grace_s: float = 30.0

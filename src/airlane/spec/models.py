@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from airlane.frozen import frozen
+from airlane.launch.network import PRESETS
 from airlane.spec import checks
 from airlane.spec.accelerators import CPU_EXAMPLES, CPU_PATTERN, NAMES, AcceleratorType, parse_accelerator_type
 from airlane.spec.bases import DEFAULT_BASE
@@ -344,6 +345,15 @@ class Workload:
                 shell_names=True,
             ),
             example="\n  NCCL_DEBUG: INFO",
+        ),
+    )
+    network: str | None = field(
+        default=None,
+        metadata=entry(
+            "The network between the nodes: sets the usual variables of NCCL, libfabric and gloo on each node of "
+            "several. auto takes what the node has; what env_variables sets wins.",
+            Choice(PRESETS),
+            example="efa",
         ),
     )
     secrets: Mapping[str, SecretRef] = field(

@@ -11,6 +11,7 @@ from typing import Any
 
 from airlane.errors import ConfigError
 from airlane.frozen import frozen
+from airlane.launch.network import PRESETS
 from airlane.spec.suggest import did_you_mean
 
 BUILT_IN = "local"
@@ -33,6 +34,7 @@ class Profile:
     tracking_uri: str | None = None
     stop_grace_s: float = STOP_GRACE_S
     straggler_grace_s: float = STRAGGLER_GRACE_S
+    network: str | None = None
     secrets: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     file: Path | None = None
@@ -160,6 +162,13 @@ def _seconds(value: Any, where: str) -> float:
     return float(value)
 
 
+def _network(value: Any, where: str) -> str:
+    if value not in PRESETS:
+        near = did_you_mean(value, PRESETS) if isinstance(value, str) else None
+        raise ConfigError(f"{where}: expected one of {', '.join(PRESETS)}, got {value!r}", hint=near)
+    return str(value)
+
+
 def _secrets(value: Any, where: str) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ConfigError(
@@ -179,6 +188,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "tracking_uri": _tracking_uri,
     "stop_grace_s": _seconds,
     "straggler_grace_s": _seconds,
+    "network": _network,
     "secrets": _secrets,
 }
 

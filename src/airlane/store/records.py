@@ -108,6 +108,7 @@ class RunRecord:
     tracking_uri: str | None = None
     mlflow_run_name: str | None = None
     mlflow_artifact_location: str | None = None
+    network: str | None = None
     env_variables: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     has_parameters: bool = False
@@ -184,6 +185,7 @@ class NodeRecord:
     oom_kill: bool = False
     stop_reason: str | None = None
     leftovers_killed: int = 0
+    network: str | None = None
     error: str | None = None
 
     @property

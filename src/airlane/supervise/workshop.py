@@ -94,6 +94,7 @@ class RunWorkshop:
             log_file=str(paths.log(attempt=attempt, node=node)),
             record_file=str(paths.node_record(attempt=attempt, node=node)),
             env=variables,
+            network=record.network,
             secrets_file=str(paths.secrets) if record.secrets else None,
             stop_grace_s=record.limits.stop_grace_s,
             metrics_file=str(paths.node_metrics(attempt=attempt, node=node)),
