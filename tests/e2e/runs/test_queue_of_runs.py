@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airlane.backends.local import usable_cores
+from airlane.launch.cores import usable_cores
 from airlane.store.runs import RunView
 from airlane.store.states import State
 

@@ -11,10 +11,10 @@ import pytest
 
 from airlane.backends import local
 from airlane.backends.base import Compute
-from airlane.backends.local import LocalBackend, quota_cores, usable_cores, visible_gpus
+from airlane.backends.local import LocalBackend, visible_gpus
 from airlane.backends.registry import BACKENDS, make_backend
 from airlane.errors import CapacityError, ConfigError
-from airlane.launch import nvml
+from airlane.launch import cores, nvml
 from airlane.launch.nvml import Gpu
 from airlane.store.paths import Home
 
@@ -27,7 +27,7 @@ def _gpu(index: int, name: str = "NVIDIA H100 80GB HBM3") -> Gpu:
 def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalBackend:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(6)), raising=False)
-    monkeypatch.setattr(local, "quota_cores", lambda: None)
+    monkeypatch.setattr(cores, "quota_cores", lambda: None)
     return LocalBackend(Home(tmp_path / "home"), {})
 
 
@@ -110,35 +110,6 @@ def test_checking_changes_nothing(backend: LocalBackend, tmp_path: Path) -> None
     backend.check(Compute(1, 1, "CPU_1xCORE"))
     backend.check(replace(Compute(1, 8, "GPU_8xH100"), simulate=True))
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("files", "cores"),
-    [
-        ({}, None),
-        ({"cpu.max": "max 100000\n"}, None),
-        ({"cpu.max": "250000 100000\n"}, 2),
-        ({"cpu.max": "50000 100000\n"}, 0),
-        ({"cpu.max": "nonsense\n"}, None),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
-        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4),
-        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "0\n"}, None),
-    ],
-)
-def test_the_quota_of_a_control_group_is_read(tmp_path: Path, files: dict[str, str], cores: int | None) -> None:
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert quota_cores(tmp_path) == cores
-
-
-@pytest.mark.parametrize(("quota", "cores"), [(None, 6), (0, 1), (3, 3), (64, 6)])
-def test_less_than_a_core_counts_as_one_and_more_than_there_are_as_all(
-    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, quota: int | None, cores: int
-) -> None:
-    assert backend.name == "local"
-    monkeypatch.setattr(local, "quota_cores", lambda: quota)
-    assert usable_cores() == cores
 
 
 def test_gpus_have_one_pool_for_the_whole_machine_whatever_tmpdir_says(monkeypatch: pytest.MonkeyPatch) -> None:
