@@ -2,6 +2,9 @@
 
 `mlflow/server.json` describes the server and is flock-ed by it for as long as it lives, so the kernel tells whether it
 does. The file stays when the server goes: the next one takes the same port, and addresses in use stay valid.
+
+A server for other machines listens at one more address, behind a login (login.py). It stays so in later starts: runs in
+a queue count on it.
 """
 
 from __future__ import annotations
@@ -13,52 +16,34 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 
-from airlane.errors import AirError, StoreError, TrackingError
+from airlane.errors import AirError, TrackingError
 from airlane.frozen import frozen
-from airlane.store import codec
+from airlane.launch.interface import is_own, reachable_address, resolve
 from airlane.store.disk import make_private_folder, read_bytes
 from airlane.store.locks import taken_by_another
 from airlane.store.paths import Home
+from airlane.tracking.login import login_file, make_login
+from airlane.tracking.server_launch import NAME_ADDRESS, launch, listen, log_hint, start_failure
+from airlane.tracking.server_record import HOST, Reach, ServerRecord, read_record, record_file, write_record
 
-HOST = "127.0.0.1"
 QUICK_S = 2.0
 HUNG_AFTER_S = 20.0
 STARTING_S = 180.0  # a start takes 5 s, and far longer on a machine that is busy
-LAUNCH_S = 30.0
 START_S = 60.0
 STOP_S = 4.0
-LOG_BYTES = 4 * 1024 * 1024
 _POLL_S = 0.05
-_BACKLOG = 512
-_KEPT_VARIABLES = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-
-
-@frozen
-class ServerRecord:
-    """server.json. `pid` is None until the server's process has written its own; `id` is new with every start."""
-
-    id: str
-    host: str
-    port: int
-    started_at: float
-    python: str
-    pid: int | None = None
-    mlflow_version: str | None = None
-
-    @property
-    def uri(self) -> str:
-        return f"http://{HOST}:{self.port}"
 
 
 @frozen
 class ServerStatus:
-    """A server that lives. `rss_bytes` is None where the system does not tell."""
+    """A server that lives. `rss_bytes` is None where the system does not tell.
+
+    `public_uri` and `login_file` are for other machines, None where they do not reach it.
+    """
 
     uri: str
     pid: int | None
@@ -66,38 +51,76 @@ class ServerStatus:
     started_at: float
     rss_bytes: int | None
     answering: bool
+    public_uri: str | None = None
+    login_file: Path | None = None
 
 
-def ensure(home: Home, python: Callable[[], Path], *, deadline_s: float = START_S) -> str:
-    """The address of the running server, started if need be.
+def ensure(
+    home: Home,
+    python: Callable[[], Path],
+    *,
+    reach: Reach | None = None,
+    leash: int | None = None,
+    deadline_s: float = START_S,
+) -> str:
+    """The address of the running server, started if need be; with `reach`, the one that holds on every machine.
 
     `python` gives the interpreter of the `mlflow-server` environment. It is called only when a server must be started;
-    the time that it takes (it may build the environment) does not count against the deadline.
+    the time that it takes (it may build the environment) does not count against the deadline. A server that is out of
+    reach is started anew at the same port. A server that is started ends when `leash`, the reading end of a pipe, does.
 
     Raises:
         TrackingError: no server answers in time; the message shows the end of its log.
         AirError: what `python` raises.
     """
     with _wrapped("start"):
-        record = _read(home)
-        if record is not None and alive(home) and _answers(record, QUICK_S):
-            return record.uri
-        make_private_folder(home.mlflow)
-        deadline = time.monotonic() + deadline_s
-        if alive(home):
-            with _one_at_a_time(home, deadline):
-                if (running := _settle(home, deadline)) is not None:
-                    return running.uri
-        interpreter = python()
-        deadline = time.monotonic() + deadline_s
+        return _address(_ensure(home, python, reach, leash, deadline_s), reach)
+
+
+def _ensure(
+    home: Home, python: Callable[[], Path], reach: Reach | None, leash: int | None, deadline_s: float
+) -> ServerRecord:
+    record = read_record(home)
+    fits = record is not None and _within(record, reach)
+    # What another machine's lock says here is up to the file system; its answer is proof enough.
+    if record is not None and fits and (alive(home) or not record.here) and _answers(record, QUICK_S):
+        return record
+    make_private_folder(home.mlflow)
+    deadline = time.monotonic() + deadline_s
+    if alive(home) and (record is None or fits):
         with _one_at_a_time(home, deadline):
-            return (_settle(home, deadline) or _start(home, interpreter, deadline)).uri
+            if (running := _settle(home, reach, deadline)) is not None:
+                return running
+    interpreter = python()
+    deadline = time.monotonic() + deadline_s
+    with _one_at_a_time(home, deadline):
+        return _settle(home, reach, deadline) or _start(home, _Start(interpreter, reach, leash), deadline)
+
+
+def _address(record: ServerRecord, reach: Reach | None) -> str:
+    return record.uri if reach is None else record.public_uri or record.uri
+
+
+def _within(record: ServerRecord, reach: Reach | None) -> bool:
+    """Whether the server is where it is to be reached."""
+    if reach is None:
+        return True
+    if record.address is None or (reach.address is not None and _resolved(reach.address) != record.address):
+        return False
+    return not record.here or is_own(record.address)
+
+
+def _resolved(address: str) -> str:
+    try:
+        return resolve(address)
+    except OSError as error:
+        raise TrackingError(f"no address for {address}: {error.strerror}", hint=NAME_ADDRESS) from error
 
 
 def alive(home: Home) -> bool:
     """Whether a server process exists; it may still be starting, or hang. Costs microseconds."""
     try:
-        descriptor = os.open(_record_file(home), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(record_file(home), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
@@ -108,14 +131,14 @@ def alive(home: Home) -> bool:
 
 def has_answered(home: Home) -> bool:
     """Whether the server that lives is past its start: it has answered before. It may hang; costs two small reads."""
-    record = _read(home)
+    record = read_record(home)
     return record is not None and alive(home) and read_bytes(_answered_file(home)) == record.id.encode()
 
 
 def status(home: Home) -> ServerStatus | None:
     """The server that lives, or None."""
     with _wrapped("look at"):
-        record = _read(home)
+        record = read_record(home)
         if record is None or not alive(home):
             return None
         return ServerStatus(
@@ -123,8 +146,10 @@ def status(home: Home) -> ServerStatus | None:
             pid=record.pid,
             mlflow_version=record.mlflow_version,
             started_at=record.started_at,
-            rss_bytes=None if record.pid is None else _rss_bytes(record.pid),
+            rss_bytes=_rss_bytes(record.pid) if record.pid is not None and record.here else None,
             answering=_answers(record, QUICK_S),
+            public_uri=record.public_uri,
+            login_file=login_file(home) if record.address else None,
         )
 
 
@@ -145,11 +170,17 @@ def stop(home: Home, *, deadline_s: float = 30.0) -> bool:
             return True
 
 
-def _settle(home: Home, deadline: float) -> ServerRecord | None:
-    """The server that lives and answers; None if a new one may be started, after ending one that hangs."""
+def _settle(home: Home, reach: Reach | None, deadline: float) -> ServerRecord | None:
+    """The server that lives and answers; None if a new one may be started.
+
+    One that hangs, or is out of reach, is ended.
+    """
     if not alive(home):
         return None
     record = _started(home, deadline)
+    if not _within(record, reach):
+        _end(home, record, deadline)
+        return None
     # A server that is still starting listens already, and answers when it is ready.
     age_s = max(0.0, time.time() - record.started_at)
     patience_s = max(HUNG_AFTER_S, STARTING_S - age_s)
@@ -159,8 +190,8 @@ def _settle(home: Home, deadline: float) -> ServerRecord | None:
         return record
     if not alive(home):
         return None
-    if patience_s > left_s and record.host == socket.gethostname():
-        raise TrackingError(f"the MLflow server (process {record.pid}) does not answer yet", hint=_log_hint(home))
+    if patience_s > left_s and record.here:
+        raise TrackingError(f"the MLflow server (process {record.pid}) does not answer yet", hint=log_hint(home))
     _end(home, record, deadline)
     return None
 
@@ -168,87 +199,76 @@ def _settle(home: Home, deadline: float) -> ServerRecord | None:
 def _started(home: Home, deadline: float) -> ServerRecord:
     """The record of the server that lives, once its process has written it."""
     while True:
-        record = _read(home)
+        record = read_record(home)
         if record is not None and record.pid is not None:
             return record
         if time.monotonic() > deadline or not alive(home):
-            raise TrackingError(f"{_record_file(home)} is locked, and does not say by whom", hint=_log_hint(home))
+            raise TrackingError(f"{record_file(home)} is locked, and does not say by whom", hint=log_hint(home))
         time.sleep(_POLL_S)
 
 
-def _start(home: Home, python: Path, deadline: float) -> ServerRecord:
+@frozen
+class _Start:
+    """How a server is to be started, see `ensure`."""
+
+    python: Path
+    reach: Reach | None
+    leash: int | None
+
+
+def _start(home: Home, start: _Start, deadline: float) -> ServerRecord:
     with contextlib.ExitStack() as held:
-        lock = os.open(_record_file(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(record_file(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         held.callback(os.close, lock)
         _lock(lock, deadline, "mlflow/server.json")
-        previous = _read(home)
-        listener = held.enter_context(_listen(previous.port if previous else 0))
+        previous = read_record(home)
+        address = _public_address(start.reach, previous)
+        if address is not None:
+            make_login(home)
+        listeners = listen(previous.port if previous else 0, (HOST, address) if address else (HOST,))
+        for listener in listeners:
+            held.enter_context(listener)
         record = ServerRecord(
             id=secrets.token_hex(8),
             host=socket.gethostname(),
-            port=int(listener.getsockname()[1]),
+            port=int(listeners[0].getsockname()[1]),
             started_at=time.time(),
-            python=str(python),
+            python=str(start.python),
             mlflow_version=previous.mlflow_version if previous else None,
+            address=address,
         )
-        _write(lock, record)
-        _launch(home, record, lock, listener.fileno())
+        write_record(lock, record)
+        launch(home, record, lock, listeners, start.leash)
     # Our copies of the lock and the socket are closed: if the server dies now, the connection below drops at once.
     while not _answers(record, max(0.1, deadline - time.monotonic())):
         if not alive(home):
-            raise _start_failure(home)
+            raise start_failure(home)
         if time.monotonic() > deadline:
-            raise TrackingError("the MLflow server is still starting", hint=_log_hint(home))
+            raise TrackingError("the MLflow server is still starting", hint=log_hint(home))
         time.sleep(_POLL_S)
     _note_answer(home, record)
     return record
 
 
-def _launch(home: Home, record: ServerRecord, lock: int, listener: int) -> None:
-    command = [record.python, "-I", str(Path(__file__).with_name("serve.py")), str(lock), str(listener)]
-    make_private_folder(home.mlflow / "tmp")
-    with _log(home) as log:
-        process = subprocess.Popen(
-            [*command, json.dumps(asdict(record))],
-            cwd=home.mlflow,
-            env=_environment(home),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=(lock, listener),
-            start_new_session=True,
-        )
-    # This process only forks the server and ends, so that the server is nobody's child.
-    try:
-        process.wait(timeout=LAUNCH_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    if process.returncode != 0:
-        raise _start_failure(home)
-
-
-def _environment(home: Home) -> dict[str, str]:
-    """A small environment: no secrets of the caller, and no AIR_RUN_ID, by which a run's processes are found."""
-    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-    return kept | {
-        "TMPDIR": str(home.mlflow / "tmp"),  # MLflow keeps a lock file there, named after the (relative) store
-        "PYTHONUNBUFFERED": "1",
-        "MALLOC_ARENA_MAX": "2",
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        # A request holds one connection while it asks for another: a pool of them can deadlock, and SQLite's are cheap.
-        "MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "DO_NOT_TRACK": "true",
-    }
+def _public_address(reach: Reach | None, previous: ServerRecord | None) -> str | None:
+    if reach is not None and reach.address is not None:
+        return _resolved(reach.address)
+    if previous is not None and previous.address is not None and is_own(previous.address):
+        return previous.address
+    if reach is None and (previous is None or previous.address is None):
+        return None
+    found = reachable_address()
+    if found is None and reach is not None:
+        raise TrackingError(f"{socket.gethostname()} has no address but loopback", hint=NAME_ADDRESS)
+    return found
 
 
 def _end(home: Home, record: ServerRecord, deadline: float) -> None:
     """SIGTERM, then SIGKILL; returns when the kernel has freed the server's lock."""
-    if record.host != socket.gethostname():
+    if not record.here:
         raise TrackingError(
             f"the MLflow server of {home.root} runs on {record.host}, not on this machine",
-            hint="set tracking_uri in the profile to a server that all machines reach",
+            hint=f"stop it on {record.host}: air ui --stop; or set tracking_uri to a server that all machines reach",
         )
     for number in (signal.SIGTERM, signal.SIGKILL):
         if record.pid is not None and alive(home):
@@ -268,7 +288,7 @@ def _answers(record: ServerRecord, timeout_s: float) -> bool:
     from airlane.tracking.connection import Connection, Request
     from airlane.tracking.serve import IDENTITY
 
-    connection = Connection(Address("http", HOST, record.port, "", None), {})
+    connection = Connection(Address("http", record.contact, record.port, "", None), {})
     try:
         answer = connection.exchange(Request("GET", IDENTITY, timeout_s=timeout_s))
         return bool(json.loads(answer.body)["id"] == record.id)
@@ -276,23 +296,6 @@ def _answers(record: ServerRecord, timeout_s: float) -> bool:
         return False
     finally:
         connection.close()
-
-
-def _listen(port: int) -> socket.socket:
-    """A listening socket at this port, or at any free one if another program has it."""
-    for candidate in dict.fromkeys((port, 0)):
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((HOST, candidate))
-            listener.listen(_BACKLOG)
-        except OSError as error:
-            listener.close()
-            if candidate == 0:
-                raise TrackingError(f"no port on {HOST} for the MLflow server: {error}") from error
-        else:
-            return listener
-    raise AssertionError("port 0 was tried")
 
 
 @contextlib.contextmanager
@@ -320,24 +323,6 @@ def _lock(descriptor: int, deadline: float, name: str) -> None:
             return
 
 
-def _read(home: Home) -> ServerRecord | None:
-    try:
-        return codec.read(ServerRecord, _record_file(home))
-    except StoreError:
-        return None  # being written, or cut short by a crash: worth no more than a new port
-
-
-def _write(descriptor: int, record: ServerRecord) -> None:
-    data = codec.encode(replace(record, pid=None))
-    if os.pwrite(descriptor, data, 0) != len(data):
-        raise OSError(28, "No space left on device")
-    os.ftruncate(descriptor, len(data))
-
-
-def _record_file(home: Home) -> Path:
-    return home.mlflow / "server.json"
-
-
 def _answered_file(home: Home) -> Path:
     return home.mlflow / "answered"
 
@@ -346,38 +331,6 @@ def _note_answer(home: Home, record: ServerRecord) -> None:
     # Without the note, runs wait a little longer before they queue.
     with contextlib.suppress(OSError):
         _answered_file(home).write_text(record.id, encoding="ascii")
-
-
-def _log_file(home: Home) -> Path:
-    return home.mlflow / "server.log"
-
-
-@contextlib.contextmanager
-def _log(home: Home) -> Iterator[int]:
-    path = _log_file(home)
-    if path.exists() and path.stat().st_size > LOG_BYTES:
-        path.replace(path.with_name("server.log.1"))
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _start_failure(home: Home) -> TrackingError:
-    try:
-        with _log_file(home).open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 4096))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        lines = []
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
-    return TrackingError(f"the MLflow server did not start: {said}", hint=_log_hint(home))
-
-
-def _log_hint(home: Home) -> str:
-    return f"its log: {_log_file(home)}"
 
 
 def _rss_bytes(pid: int) -> int | None:

@@ -11,8 +11,8 @@ import pytest
 from airlane.errors import EnvironmentBuildError, TrackingError
 from airlane.store import codec
 from airlane.store.paths import Home
-from airlane.tracking import server
-from airlane.tracking.server import ServerRecord
+from airlane.tracking import server, server_launch
+from airlane.tracking.server_record import Reach, ServerRecord
 
 
 @pytest.fixture
@@ -89,32 +89,84 @@ def test_an_environment_that_cannot_be_built_is_no_tracking_problem_of_its_own(h
 def test_the_server_gets_neither_secrets_nor_a_runs_id(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AIR_RUN_ID", "HF_TOKEN", "MLFLOW_TRACKING_TOKEN", "AWS_SECRET_ACCESS_KEY", "VIRTUAL_ENV"):
         monkeypatch.setenv(name, "sesame")
-    environment = server._environment(home)
+    environment = server_launch.environment(home, ServerRecord("x", "here", 5000, 0.0, "python"))
     assert "sesame" not in environment.values()
     assert environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
 
 
 def test_the_port_is_taken_again_unless_another_program_has_it() -> None:
     port = free_port()
-    with server._listen(port) as listener:
+    (listener,) = server_launch.listen(port, ("127.0.0.1",))
+    (other,) = server_launch.listen(port, ("127.0.0.1",))
+    with listener, other:
         assert listener.getsockname() == ("127.0.0.1", port)
-        with server._listen(port) as other:
-            assert other.getsockname()[1] != port
+        assert other.getsockname()[1] != port
+
+
+def test_two_addresses_share_a_port_that_is_free_at_both() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.2", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        first, second = server_launch.listen(taken, ("127.0.0.1", "127.0.0.2"))
+    with first, second:
+        assert first.getsockname()[1] == second.getsockname()[1] != taken
+
+
+def test_an_address_of_another_machine_cannot_be_listened_at() -> None:
+    with pytest.raises(TrackingError, match=r"no port on 127\.0\.0\.1 and 203\.0\.113\.9") as refused:
+        server_launch.listen(0, ("127.0.0.1", "203.0.113.9"))
+    assert "name an address of this machine" in (refused.value.hint or "")
+
+
+def test_a_server_for_other_machines_answers_by_its_names_alone(home: Home) -> None:
+    record = ServerRecord("x", "login1", 5000, 0.0, "python", address="10.0.0.1")
+    allowed = server_launch.environment(home, record)["MLFLOW_SERVER_ALLOWED_HOSTS"]
+    assert allowed == "127.0.0.1:*,localhost:*,10.0.0.1:*,login1:*,login1.*:*"
+    assert record.uri == record.public_uri == "http://10.0.0.1:5000"
+
+
+def test_this_machine_reaches_its_server_on_loopback() -> None:
+    record = ServerRecord("x", socket.gethostname(), 5000, 0.0, "python", address="10.0.0.1")
+    assert (record.uri, record.public_uri) == ("http://127.0.0.1:5000", "http://10.0.0.1:5000")
+
+
+def test_a_server_fits_a_reach_at_an_address_that_this_machine_still_has() -> None:
+    here = socket.gethostname()
+    loopback, own, gone = (ServerRecord("x", here, 1, 0.0, "p", address=a) for a in (None, "127.0.0.2", "203.0.113.9"))
+    elsewhere = ServerRecord("x", "another-host", 1, 0.0, "p", address="203.0.113.9")
+    assert [server._within(r, None) for r in (loopback, own, gone, elsewhere)] == [True] * 4
+    assert [server._within(r, Reach()) for r in (loopback, own, gone, elsewhere)] == [False, True, False, True]
+    assert server._within(own, Reach("127.0.0.2"))
+    assert not server._within(own, Reach("127.0.0.3"))
+
+
+def test_a_server_that_other_machines_reached_stays_so() -> None:
+    before = ServerRecord("x", "h", 1, 0.0, "p", address="127.0.0.2")
+    assert server._public_address(None, before) == "127.0.0.2"
+    assert server._public_address(Reach("127.0.0.3"), before) == "127.0.0.3"
+    assert server._public_address(None, ServerRecord("x", "h", 1, 0.0, "p")) is None
+    assert server._public_address(None, None) is None
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(TrackingError, match=r"no address for no-such-host\.invalid"):
+        server._public_address(Reach("no-such-host.invalid"), None)
 
 
 def test_a_log_that_grew_large_is_set_aside(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "LOG_BYTES", 3)
+    monkeypatch.setattr(server_launch, "LOG_BYTES", 3)
     for text in (b"first", b"second"):
-        with server._log(home) as log:
+        with server_launch._log(home) as log:
             os.write(log, text)
     assert (home.mlflow / "server.log.1").read_bytes() == b"first"
     assert (home.mlflow / "server.log").read_bytes() == b"second"
 
 
 def test_a_failed_start_shows_the_last_line_of_the_log(home: Home) -> None:
-    assert "it said nothing" in server._start_failure(home).message
+    assert "it said nothing" in server_launch.start_failure(home).message
     (home.mlflow / "server.log").write_bytes(b"x" * 10_000 + b"\nModuleNotFoundError: No module named 'mlflow'\n\n")
-    assert server._start_failure(home).message.endswith("ModuleNotFoundError: No module named 'mlflow'")
+    assert server_launch.start_failure(home).message.endswith("ModuleNotFoundError: No module named 'mlflow'")
 
 
 def test_a_home_that_cannot_be_written_is_a_tracking_error(tmp_path: Path) -> None:
