@@ -49,7 +49,7 @@ class Command:
 
     def __init__(self, order: Order) -> None:
         """Raises OSError or ValueError when something the order names is not there."""
-        self.secrets = read_secrets(order.secrets_file) if order.secrets_file else {}
+        self.secrets = {name: value for path in order.secrets_files for name, value in read_secrets(path).items()}
         self.environment = build_environment(dict(os.environ), order.env, self.secrets)
         self.log = os.open(order.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self.output_end = -1

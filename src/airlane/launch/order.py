@@ -12,10 +12,10 @@ class Order:
     """Run `command_file` once with bash, watch it, leave nothing behind.
 
     `env` is added to the agent's own environment and to what the preset `network` sets; it wins over both.
-    `secrets_file` holds a JSON object NAME -> value, whose values are masked in the log. `containment` is "auto",
-    "pid_namespace" or "subreaper". Durations are seconds. `gpus` are the indexes or UUIDs of the accelerators to
-    sample. `scratch_folders` are made (0700) before the command starts and removed, with what is in them, when it has
-    ended.
+    Each of `secrets_files` holds a JSON object NAME -> value, whose values are masked in the log; later ones win.
+    `containment` is "auto", "pid_namespace" or "subreaper". Durations are seconds. `gpus` are the indexes or UUIDs of
+    the accelerators to sample. `scratch_folders` are made (0700) before the command starts and removed, with what is in
+    them, when it has ended.
     """
 
     run_id: str
@@ -27,7 +27,7 @@ class Order:
     record_file: str
     env: Dict[str, str]
     network: Optional[str] = None
-    secrets_file: Optional[str] = None
+    secrets_files: Tuple[str, ...] = field(default=())
     containment: str = "auto"
     stop_grace_s: float = 30.0
     orphan_grace_s: float = 3.0
@@ -42,6 +42,7 @@ class Order:
     @staticmethod
     def from_json(text: str) -> Order:
         fields = json.loads(text)
+        fields["secrets_files"] = tuple(fields["secrets_files"])
         fields["gpus"] = tuple(fields["gpus"])
         fields["scratch_folders"] = tuple(fields["scratch_folders"])
         return Order(**fields)

@@ -95,12 +95,17 @@ class RunWorkshop:
             record_file=str(paths.node_record(attempt=attempt, node=node)),
             env=variables,
             network=record.network,
-            secrets_file=str(paths.secrets) if record.secrets else None,
+            secrets_files=self._secrets_files(tracked),
             stop_grace_s=record.limits.stop_grace_s,
             metrics_file=str(paths.node_metrics(attempt=attempt, node=node)),
             gpus=place.devices,
             scratch_folders=(ray_tmpdir(record.id, attempt=attempt, node=node),),
         )
+
+    def _secrets_files(self, tracked: TrackedRun | None) -> tuple[str, ...]:
+        own = str(self._paths.secrets) if self._record.secrets else None
+        login = tracked.login_file if tracked is not None else None
+        return tuple(file for file in (own, login) if file is not None)
 
     def _environment_variables(self) -> dict[str, str]:
         if self._built is None:
@@ -126,13 +131,14 @@ class RunWorkshop:
 
         shutil.rmtree(self._paths.attempt(attempt) / "code", ignore_errors=True)
 
-    def close(self) -> None:
+    def close(self, *, run_ends: bool) -> None:
         self._given_up.set()
         if self._thread is not None:
             self._thread.join(_CANCEL_PATIENCE_S)
         self._held.close()
-        with contextlib.suppress(OSError):  # a disk that is away now: readers remove what is left
-            self._paths.secrets.unlink(missing_ok=True)
+        if run_ends:
+            with contextlib.suppress(OSError):  # a disk that is away now: readers remove what is left
+                self._paths.secrets.unlink(missing_ok=True)
 
 
 def run_variables(

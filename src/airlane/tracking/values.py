@@ -37,13 +37,15 @@ class AttemptInfo:
 class TrackedRun:
     """The MLflow run of an attempt: `uri` is for the command's MLFLOW_TRACKING_URI, `url` is the page for people.
 
-    `uri` holds credentials where the user's own URI does; `url` never does.
+    `uri` holds credentials where the user's own URI does; `url` never does, and is None where no server that stays has
+    the run. `login_file` holds the variables that sign the command in, in the form of a secrets file.
     """
 
     experiment_id: str
     run_id: str
     uri: str
-    url: str
+    url: str | None
+    login_file: str | None = None
 
 
 @frozen

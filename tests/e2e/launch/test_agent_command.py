@@ -175,7 +175,7 @@ def test_a_proc_that_may_not_be_mounted_falls_back_to_a_subreaper(namespace_host
         (lambda host: {"working_folder": f"{host.folder}/gone"}, "gone"),
         (lambda host: {"log_file": f"{host.folder}/no/such/0.log"}, "No such file"),
         (lambda _: {"env": {"PATH": "/nowhere"}}, "bash"),
-        (lambda host: {"secrets_file": f"{host.folder}/none.json"}, "none.json"),
+        (lambda host: {"secrets_files": (f"{host.folder}/none.json",)}, "none.json"),
         (lambda _: {"scratch_folders": ("/proc/version",)}, "/proc/version"),
     ],
     ids=["working folder", "log folder", "bash", "secrets", "scratch folder"],
@@ -250,7 +250,7 @@ def test_metrics_are_sampled_at_the_start_and_at_the_end(host: AgentHost) -> Non
 
 def test_an_agent_stays_small(host: AgentHost) -> None:
     agent = host.start(
-        "echo ready; sleep 600", secrets_file=host.secrets({"A": "abcdefgh"}), metrics_file=f"{host.folder}/m.jsonl"
+        "echo ready; sleep 600", secrets_files=(host.secrets({"A": "abcdefgh"}),), metrics_file=f"{host.folder}/m.jsonl"
     )
     agent.said("ready")
     from_status = Path(f"/proc/{agent.process.pid}/status").read_text()

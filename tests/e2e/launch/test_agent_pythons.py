@@ -39,7 +39,7 @@ def test_the_agent_runs_on_other_pythons(host: AgentHost, version: str) -> None:
     metrics = host.folder / "m.jsonl"
     secrets = host.secrets({"TOKEN": "tell-no-one"})
     command = "setsid ./sleeper & until [ -e up ]; do sleep 0.01; done; echo $TOKEN; trap 'exit 3' TERM; touch 2; wait"
-    agent = host.start(command, secrets_file=secrets, metrics_file=str(metrics), gpus=("0",))
+    agent = host.start(command, secrets_files=(secrets,), metrics_file=str(metrics), gpus=("0",))
     agent.said("***\n")
     agent.ask("stop")
     record = agent.end()

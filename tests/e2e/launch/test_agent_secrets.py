@@ -20,7 +20,7 @@ def test_secret_values_reach_the_command_and_no_disk(host: AgentHost) -> None:
         'test ${#TOKEN} = 23; echo "token=$TOKEN."; printf "%s" "${TOKEN:0:9}"; sleep 0.2; echo "${TOKEN:9}"\n'
         'echo "$KEY"; printf "%s" "$TOKEN" | base64; tr "\\0" "\\n" < /proc/$$/cmdline; echo done; touch up; sleep 600'
     )
-    agent = host.start(command, secrets_file=secrets)
+    agent = host.start(command, secrets_files=(secrets,))
     agent.said("done")
     lines = [Path(path, "cmdline") for path in Path("/proc").glob("[0-9]*")]
     assert not any(TOKEN.encode() in _read(path) for path in lines)
@@ -45,12 +45,21 @@ def _read(path: Path) -> bytes:
 def test_secrets_that_others_may_read_are_refused(host: AgentHost) -> None:
     path = host.secrets({"TOKEN": TOKEN})
     Path(path).chmod(0o644)
-    record = host.run("true", secrets_file=path).record
+    record = host.run("true", secrets_files=(path,)).record
     assert "0600" in record["error"]
 
 
+def test_the_values_of_every_file_are_hidden_and_the_last_file_wins(host: AgentHost) -> None:
+    files = []
+    for values in ({"TOKEN": "first-token", "USER_NAME": "from-the-run"}, {"USER_NAME": "from-tracking"}):
+        written = Path(host.secrets(values))
+        files.append(str(written.rename(written.with_name(f"secrets-{len(files)}.json"))))
+    agent = host.run('test "$USER_NAME" = from-track""ing; echo "$TOKEN $USER_NAME"', secrets_files=tuple(files))
+    assert agent.log == "*** ***\n"
+
+
 def test_a_beginning_of_a_secret_is_given_out_when_nothing_follows(host: AgentHost) -> None:
-    agent = host.run('printf "%s" hf_T0ken', secrets_file=host.secrets({"TOKEN": TOKEN}))
+    agent = host.run('printf "%s" hf_T0ken', secrets_files=(host.secrets({"TOKEN": TOKEN}),))
     assert agent.log == "hf_T0ken"
 
 
@@ -68,7 +77,7 @@ def test_masking_is_line_exact_at_hundreds_of_megabytes(user_host: AgentHost) ->
     )
     values = {"A": TOKEN, "B": "another-secret-value", "C": "0123456789abcdef0123456789abcdef"}
     started_at = time.monotonic()
-    agent = user_host.run(f"python3 - <<'E'\n{program}E\n", secrets_file=user_host.secrets(values))
+    agent = user_host.run(f"python3 - <<'E'\n{program}E\n", secrets_files=(user_host.secrets(values),))
     size_bytes = len(block) * blocks
     print(f"{size_bytes / (time.monotonic() - started_at) / 1e6:.0f} MB/s")
     with Path(agent.order.log_file).open("rb") as log:
@@ -78,7 +87,7 @@ def test_masking_is_line_exact_at_hundreds_of_megabytes(user_host: AgentHost) ->
 
 def test_what_holds_the_output_open_outside_does_not_hold_the_end(user_host: AgentHost) -> None:
     """A process that is not the run's (here: the test) has the pipe open: the agent ends all the same."""
-    agent = user_host.start("echo ready; sleep 600", secrets_file=user_host.secrets({"A": "abcdefgh"}))
+    agent = user_host.start("echo ready; sleep 600", secrets_files=(user_host.secrets({"A": "abcdefgh"}),))
     agent.said("ready")
     pipe = Path(f"/proc/{agent.record['pid']}/fd/1")
     with pipe.open("wb", buffering=0) as held:

@@ -19,6 +19,7 @@ ORDER = Order(
     log_file="0.log",
     record_file="0.json",
     env={"A": "1", "B": 'quote " and \\ and \n'},
+    secrets_files=("/a b/secrets.json",),
     gpus=("0", "GPU-1"),
     scratch_folders=("/tmp/air-1",),
     stop_grace_s=2.5,

@@ -74,7 +74,7 @@ def test_each_node_is_told_what_is_its_own(home: Home, paths: RunPaths) -> None:
         assert order.log_file == str(paths.log(attempt=2, node=node))
         assert order.record_file == str(paths.node_record(attempt=2, node=node))
         assert order.metrics_file == str(paths.node_metrics(attempt=2, node=node))
-        assert order.secrets_file == str(paths.secrets)
+        assert order.secrets_files == (str(paths.secrets),)
         assert order.stop_grace_s == 7.0
         assert order.gpus == PLACES[node].devices
         assert order.working_folder == order.env["CODE_SOURCE_PATH"]
@@ -114,7 +114,16 @@ def test_without_parameters_and_tracking_their_variables_are_not_there(home: Hom
     order, _ = ready_workshop(record(), paths, home).orders(0, PLACES, 20_123, None)
     absent = {"HYPERPARAMETERS_PATH", "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_NAME"}
     assert not absent & set(order.env)
-    assert order.secrets_file is None
+    assert order.secrets_files == ()
+
+
+def test_the_login_of_the_tracking_server_reaches_the_command_as_a_secret(home: Home, paths: RunPaths) -> None:
+    tracked = TrackedRun("1", "f00d", "http://10.0.0.1:5000", None, login_file="/home/mlflow/login.json")
+    order, _ = ready_workshop(record(), paths, home).orders(0, PLACES, 20_123, tracked)
+    assert order.secrets_files == ("/home/mlflow/login.json",)
+    order, _ = ready_workshop(record(secrets={"TOKEN": "a/b"}), paths, home).orders(0, PLACES, 20_123, tracked)
+    assert order.secrets_files == (str(paths.secrets), "/home/mlflow/login.json")
+    assert not {"MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"} & set(order.env)
 
 
 def test_an_order_survives_its_file(home: Home, paths: RunPaths, tmp_path: Path) -> None:
