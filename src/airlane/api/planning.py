@@ -18,8 +18,9 @@ from airlane.frozen import frozen
 from airlane.spec.load import Loaded, load, load_text
 from airlane.spec.models import CodeSource, EnvironmentSpec, Workload
 from airlane.spec.profiles import Profile
+from airlane.spec.ray_section import PUBLIC, RaySpec
 from airlane.store.paths import Home, RunPaths
-from airlane.store.records import EnvironmentRecord, Limits, RunRecord, SnapshotRecord
+from airlane.store.records import EnvironmentRecord, Limits, RayRecord, RunRecord, SnapshotRecord
 from airlane.store.runs import RunView
 from airlane.supervise.workshop import run_variables
 
@@ -176,6 +177,7 @@ class Planner:
             mlflow_run_name=workload.mlflow_run_name,
             mlflow_artifact_location=workload.mlflow_artifact_location,
             network=(workload.network or profile.network) if compute.nodes > 1 and not simulate else None,
+            ray=_ray_record(workload.ray),
             env_variables=dict(workload.env_variables),
             secrets={name: str(ref) for name, ref in workload.secrets.items()},
             has_parameters=workload.parameters is not None,
@@ -209,6 +211,17 @@ def _plan_code(source: CodeSource | None, cache: Path | None, home: Home) -> Sna
         leave_out=home.everything,
     )
     return snapshot.plan(request, cache_dir=cache)
+
+
+def _ray_record(spec: RaySpec | None) -> RayRecord | None:
+    if spec is None:
+        return None
+    return RayRecord(
+        num_cpus=spec.num_cpus,
+        object_store_bytes=spec.object_store_gb * 10**9 if spec.object_store_gb is not None else None,
+        ready_timeout_s=spec.ready_timeout_minutes * 60.0,
+        public=spec.dashboard == PUBLIC,
+    )
 
 
 def _snapshot_record(code: SnapshotPlan | SnapshotRecord | None) -> SnapshotRecord | None:

@@ -6,6 +6,7 @@ import re
 
 from airlane.frozen import frozen
 
+OWN = 5  # said by Airlane itself
 SPECIFIC = 10  # says why by itself
 EXCEPTION = 20  # a Python exception that no rule knows
 BARE = 25  # a line that looks like one, without its traceback
@@ -276,7 +277,7 @@ PROGRAM = (
         "Ray could not be reached",
         r"Failed to connect to GCS|Could not connect to (?:a running )?Ray|Ray cluster.*cannot be reached"
         r"|Could not find any running Ray instance",
-        "start Ray in the command, and export RAY_ADDRESS",
+        "ray: {{}} in the workload starts a cluster for the command, and sets RAY_ADDRESS",
     ),
     _rule(
         "Ray cannot place what was asked for",
@@ -350,4 +351,6 @@ TRACES = (
     _rule("the program ended itself", r"^SystemExit\b", rank=WEAK),
 )
 
-RULES: tuple[Rule, ...] = (*GPU, *MEMORY, *FILES, *NETWORK, *HUB, *PROGRAM, *SHELL, *TRACES)
+CLUSTER = (_rule("{words}", r"^Ray cluster failed: (?P<words>.*)", rank=OWN, after=6),)  # launch/ray_node.py
+
+RULES: tuple[Rule, ...] = (*CLUSTER, *GPU, *MEMORY, *FILES, *NETWORK, *HUB, *PROGRAM, *SHELL, *TRACES)

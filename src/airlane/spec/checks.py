@@ -10,6 +10,7 @@ from airlane.spec import nodes
 from airlane.spec.accelerators import AcceleratorKind, AcceleratorType, parse_accelerator_type
 from airlane.spec.containers import Found
 from airlane.spec.files import RequirementsFile
+from airlane.spec.ray_section import OWNED_VARIABLES
 
 
 def check_compute(found: Found) -> None:
@@ -129,6 +130,7 @@ def check_workload(found: Found) -> None:
             "udp workloads get their command from the hosted service and cannot run here",
             hint="write a command and remove job_type",
         )
+    _check_ray_variables(found)
     for name in found.get("secrets") or {}:
         if name in (found.get("env_variables") or {}):
             place = found.at("secrets")
@@ -140,6 +142,14 @@ def check_workload(found: Found) -> None:
     compute = found.get("compute")
     if found.get("priority") is not None and compute and not (compute.node_pool_id or compute.pool_name):
         found.report("priority", "goes with compute.node_pool_id or pool_name only", hint="see compute.priority_class")
+
+
+def _check_ray_variables(found: Found) -> None:
+    for section in ("env_variables", "secrets"):
+        for name in found.get(section) or {}:
+            if found.given("ray") and name in OWNED_VARIABLES:
+                place = found.at(section).child(name, _key_node(found, section, name))
+                place.report("`ray` sets this variable itself", hint="remove it, or remove `ray`")
 
 
 def _key_node(found: Found, section: str, name: str) -> Node:

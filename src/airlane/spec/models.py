@@ -20,6 +20,7 @@ from airlane.spec.containers import Anything, Items, Named, Section, WrappedSect
 from airlane.spec.fields import entry
 from airlane.spec.files import Dependencies, Folder, InnerPath
 from airlane.spec.kinds import LONGEST_VARIABLE_BYTES, Base, Choice, Command, Remote, Text, Whole
+from airlane.spec.ray_section import RaySpec
 
 _NAME = Text(rule="[A-Za-z0-9_-]+", rule_words="letters, digits, - and _")
 _ANY_TEXT = Text(not_blank=True)
@@ -354,6 +355,15 @@ class Workload:
             "several. auto takes what the node has; what env_variables sets wins.",
             Choice(PRESETS),
             example="efa",
+        ),
+    )
+    ray: RaySpec | None = field(
+        default=None,
+        metadata=entry(
+            "A Ray cluster around the command: the head on node 0, workers on the others. The command then runs once, "
+            "on node 0, when all have joined; it finds the cluster by itself.",
+            Section(RaySpec),
+            example="{}",
         ),
     )
     secrets: Mapping[str, SecretRef] = field(

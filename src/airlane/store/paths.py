@@ -165,3 +165,7 @@ class RunPaths:
     def code(self, *, attempt: int, node: int) -> Path:
         """Where a node's copy of the snapshot is unpacked; removed when the attempt ends."""
         return self.attempt(attempt) / "code" / str(node)
+
+    def ray(self, attempt: int) -> Path:
+        """What the nodes of a run with `ray:` share about their cluster (see launch/ray_settings.py)."""
+        return self.attempt(attempt) / "ray"

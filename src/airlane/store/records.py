@@ -23,6 +23,7 @@ class CauseKind(StrEnum):
     CAPACITY = "capacity"
     NODE_LOST = "node_lost"
     SUPERVISOR_LOST = "supervisor_lost"
+    NODE_FAILED = "node_failed"
     PREEMPTED = "preempted"
 
 
@@ -87,6 +88,16 @@ class Limits:
 
 
 @frozen
+class RayRecord:
+    """The Ray cluster of a run; None where a node offers what it finds."""
+
+    num_cpus: int | None
+    object_store_bytes: int | None
+    ready_timeout_s: float
+    public: bool
+
+
+@frozen
 class RunRecord:
     """run.json: everything fixed at submission. Written once, before the supervisor starts."""
 
@@ -109,6 +120,7 @@ class RunRecord:
     mlflow_run_name: str | None = None
     mlflow_artifact_location: str | None = None
     network: str | None = None
+    ray: RayRecord | None = None
     env_variables: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     has_parameters: bool = False
@@ -116,6 +128,7 @@ class RunRecord:
     idempotency_token: str | None = None
     rerun_of: str | None = None
     hosted_only: dict[str, Any] = field(default_factory=dict)
+    backend_options: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 

@@ -70,9 +70,16 @@ class RunWorkshop:
         self, attempt: int, places: Sequence[NodePlace], port: int, tracked: TrackedRun | None
     ) -> tuple[Order, ...]:
         make_private_folder(self._paths.nodes(attempt))
-        return tuple(self._order(attempt, place, places[0].address, port, tracked) for place in places)
+        script = self._paths.command
+        if self._record.ray is not None:
+            from airlane.supervise.ray_cluster import lay_out_ray
 
-    def _order(self, attempt: int, place: NodePlace, master: str, port: int, tracked: TrackedRun | None) -> Order:
+            script = lay_out_ray(self._record, self._record.ray, self._paths, attempt, places)
+        return tuple(self._order(attempt, place, script, (places[0].address, port), tracked) for place in places)
+
+    def _order(
+        self, attempt: int, place: NodePlace, script: Path, master: tuple[str, int], tracked: TrackedRun | None
+    ) -> Order:
         record, paths, node = self._record, self._paths, place.node
         code = self._lay_out_code(attempt, node)
         variables = run_variables(
@@ -81,7 +88,7 @@ class RunWorkshop:
             attempt,
             place,
             code=str(code),
-            master=(master, port),
+            master=master,
             tracked=tracked,
             environment_variables=self._environment_variables(),
         )
@@ -89,7 +96,7 @@ class RunWorkshop:
             run_id=record.id,
             attempt=attempt,
             node_rank=node,
-            command_file=str(paths.command),
+            command_file=str(script),
             working_folder=str(code),
             log_file=str(paths.log(attempt=attempt, node=node)),
             record_file=str(paths.node_record(attempt=attempt, node=node)),
@@ -130,6 +137,10 @@ class RunWorkshop:
         import shutil
 
         shutil.rmtree(self._paths.attempt(attempt) / "code", ignore_errors=True)
+        if self._record.ray is not None:
+            from airlane.supervise.ray_cluster import forget_token
+
+            forget_token(self._paths, attempt)
 
     def close(self, *, run_ends: bool) -> None:
         self._given_up.set()

@@ -1,0 +1,217 @@
+"""Ray's own processes on one node: how they are started, whether they live, and what they said."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+from airlane.launch.cores import granted_cores
+from airlane.launch.processes import all_pids, kill_all, start_ticks
+from airlane.launch.ray_ports import PortBlock, take_block
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airlane.launch.processes import Identity
+    from airlane.launch.ray_settings import RaySettings
+
+LOOPBACK = "127.0.0.1"
+# What an outer cluster may have left in the environment: RAY_AUTH_TOKEN would win over our token's file.
+_NOT_INHERITED = (
+    "RAY_ADDRESS",
+    "RAY_API_SERVER_ADDRESS",
+    "RAY_AUTH_TOKEN",
+    "RAY_CLIENT_MODE",
+    "RAY_JOB_CONFIG_JSON_ENV_VAR",
+    "RAY_NAMESPACE",
+)
+_START_MARK = "AIR_RAY_START"
+_MOST_STARTS = 3
+_TAIL_BYTES = 8192
+_TAIL_LINES = 12
+_PROBE_S = 2.0
+
+
+class RayFailedError(Exception):
+    """The cluster cannot start, or has ended before its time; the text says which part, and where."""
+
+
+class Daemons:
+    """The Ray processes of this node. `address` is the node's own, never 127.0.0.1, which Ray replaces by another."""
+
+    def __init__(self, settings: RaySettings, node: int) -> None:
+        self._settings = settings
+        self._node = node
+        self.address = settings.addresses[node]
+        if self.address == LOOPBACK and sys.platform == "linux":
+            # Every node on one host is told apart by its address, and none is seen from outside.
+            self.address = primary_address() if settings.public else f"127.0.0.{2 + node}"
+        self.temp_folder = os.environ["RAY_TMPDIR"]
+        self.ports: PortBlock | None = None
+        self._starts = 0
+
+    def start(self, head: str | None, deadline: float) -> PortBlock:
+        """Start a head, or a worker of the head at "host:port"; returns the ports taken. Raises RayFailedError."""
+        ray = shutil.which("ray")
+        if ray is None:
+            raise RayFailedError(
+                "there is no `ray` in the environment: use environment.version AI5, or an image with Ray"
+            )
+        while True:
+            ports = self.ports = take_block()
+            self._starts += 1
+            if self._run_start([ray, "start", *self._arguments(ports, head)], ports, deadline):
+                return ports
+            self._kill_started()
+            stolen = not ports.is_free()
+            ports.give_back()
+            if not stolen or self._starts == _MOST_STARTS:
+                said = "".join(f"\n  {line}" for line in tail(self._settings.start_log(self._node)))
+                where = self._settings.node_in_words(self._node)
+                raise RayFailedError(f"`ray start` failed on {where}{said}")
+
+    def _run_start(self, line: list[str], ports: PortBlock, deadline: float) -> bool:
+        environment = {
+            **base_environment(self._settings, os.environ),
+            _START_MARK: str(self._starts),
+            "AUTOSCALER_METRIC_PORT": str(ports.autoscaler_metrics),
+            "DASHBOARD_METRIC_PORT": str(ports.dashboard_metrics),
+        }
+        with open(self._settings.start_log(self._node), "ab") as log:
+            started = subprocess.Popen(
+                line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+            try:
+                return started.wait(max(1.0, deadline - time.monotonic())) == 0
+            except subprocess.TimeoutExpired:
+                started.kill()
+                started.wait()
+                return False
+
+    def _arguments(self, ports: PortBlock, head: str | None) -> list[str]:
+        settings = self._settings
+        cpus = settings.cpus_per_node
+        if cpus is None:
+            cpus = max(1, granted_cores(os.environ) // settings.hosts.count(settings.hosts[self._node]))
+        options = {
+            "node-ip-address": self.address,
+            "node-name": node_name(self._node),
+            "num-cpus": cpus,
+            "num-gpus": min(settings.gpus_per_node, len(visible_gpus())),
+            "temp-dir": self.temp_folder,
+            "node-manager-port": ports.node_manager,
+            "object-manager-port": ports.object_manager,
+            "dashboard-agent-listen-port": ports.agent_http,
+            "dashboard-agent-grpc-port": ports.agent_grpc,
+            "runtime-env-agent-port": ports.runtime_env_agent,
+            "metrics-export-port": ports.metrics,
+            # Each worker takes a port that the kernel finds free: no range to meet in, however many there are.
+            "min-worker-port": 0,
+            "max-worker-port": 0,
+            "log-color": "false",
+        }
+        if settings.object_store_bytes is not None:
+            options["object-store-memory"] = settings.object_store_bytes
+        if head is not None:
+            options["address"] = head
+        else:
+            options.update(
+                {
+                    "port": ports.gcs,
+                    "include-dashboard": "true",
+                    "dashboard-host": "0.0.0.0" if settings.public else LOOPBACK,  # noqa: S104 - the user's choice
+                    "dashboard-port": ports.dashboard,
+                    "ray-client-server-port": ports.client,
+                }
+            )
+        first = ["--head"] if head is None else []
+        return [*first, "--disable-usage-stats", *(f"--{name}={value}" for name, value in options.items())]
+
+    def _kill_started(self) -> None:
+        """End what a start that failed has left: it holds the temporary folder."""
+        mark = f"{_START_MARK}={self._starts}".encode()
+        folder = f"RAY_TMPDIR={self.temp_folder}".encode()
+
+        def started() -> list[Identity]:
+            found = ((pid, start_ticks(pid)) for pid in all_pids() if {mark, folder} <= _environment(pid))
+            return [(pid, ticks) for pid, ticks in found if ticks is not None]
+
+        if sys.platform == "linux":
+            kill_all(started)
+
+    def raylet_lives(self) -> bool:
+        return self.ports is None or answers(self.address, self.ports.node_manager) is not False
+
+    def last_words(self, process: str) -> list[str]:
+        """The end of what one of Ray's processes wrote to its log on this node."""
+        logs = os.path.join(self.temp_folder, "session_latest", "logs")
+        return [line for kind in ("err", "out") for line in tail(os.path.join(logs, f"{process}.{kind}"))][
+            -_TAIL_LINES:
+        ]
+
+
+def base_environment(settings: RaySettings, environ: Mapping[str, str]) -> dict[str, str]:
+    """What Ray's processes and the command find: our token, no statistics, every line of every worker."""
+    kept = {name: value for name, value in environ.items() if name not in _NOT_INHERITED}
+    return {
+        "RAY_DEDUP_LOGS": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        **kept,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": settings.token_file,
+    }
+
+
+def node_name(node: int) -> str:
+    """How a node of the run is called in Ray."""
+    return f"node-{node}"
+
+
+def visible_gpus() -> list[str]:
+    return [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+
+
+def primary_address() -> str:
+    """The address by which this machine reaches others; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # reserved for documentation: RFC 5737
+        except OSError:
+            return LOOPBACK
+        address: str = probe.getsockname()[0]
+        return address
+
+
+def answers(address: str, port: int) -> bool | None:
+    """Whether somebody listens there: False when the host says no, None when it says nothing."""
+    try:
+        socket.create_connection((address, port), _PROBE_S).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def tail(path: str) -> list[str]:
+    """The last lines of a file that say something."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    return [line.rstrip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
+
+
+def _environment(pid: int) -> set[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            return set(file.read().split(b"\0"))
+    except OSError:
+        return set()
