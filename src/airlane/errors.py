@@ -136,6 +136,22 @@ class BackendError(AirError):
     """The place where runs happen answered something unexpected."""
 
 
+class NodeFailedError(BackendError):
+    """A machine of an allocation does not answer, or is not fit for the run; another try must do without it."""
+
+    def __init__(self, message: str, *, host: str, hint: Optional[str] = None) -> None:
+        super().__init__(message, hint=hint)
+        self.host = host
+
+
+class SlurmUnavailableError(BackendError):
+    """Slurm gave no answer. That is evidence of nothing: the same question may be answered later."""
+
+    code = "NETWORK_ERROR"
+    kind = "TRANSIENT"
+    retryable = True
+
+
 class TrackingError(AirError):
     """The MLflow server could not be started or reached; never fails a run."""
 

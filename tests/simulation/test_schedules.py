@@ -142,6 +142,7 @@ class Schedule:
             clock=SimClock(self.world),
             evidence=no_evidence,
             stop_requested=lambda: None,
+            close_orphan=lambda _attempt: None,
             params={},
             pid=1,
             host="here",

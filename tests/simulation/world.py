@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from airlane.backends.base import Compute, Liveness, NodePlace, NodeReport, Waiting
+from airlane.backends.base import Allocation, Backend, Compute, Liveness, NodePlace, NodeReport, Waiting
 from airlane.errors import BackendError, CapacityError, EnvironmentBuildError, SnapshotError
 from airlane.launch.order import Order
 from airlane.store import codec
@@ -190,7 +190,7 @@ class SimNode:
         self.agent_alive = False
 
 
-class SimAllocation:
+class SimAllocation(Allocation):
     def __init__(self, backend: SimBackend, run: RunRecord, attempt: int, granted_at: float) -> None:
         self._backend, self._run, self._attempt, self._granted_at = backend, run, attempt, granted_at
         self.nodes: dict[int, SimNode] = {}
@@ -244,7 +244,7 @@ class SimAllocation:
             raise PowerCut
 
 
-class SimBackend:
+class SimBackend(Backend):
     name = "simulated"
 
     def __init__(
@@ -335,7 +335,8 @@ class SimWorkshop:
     def clean(self, attempt: int) -> None:
         assert attempt >= 0
 
-    def close(self) -> None:
+    def close(self, *, run_ends: bool) -> None:
+        assert run_ends
         if self._world.dark:
             raise PowerCut
 

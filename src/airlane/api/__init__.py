@@ -17,14 +17,14 @@ from airlane.api.run import Run
 from airlane.store.runs import RunView
 
 if TYPE_CHECKING:
-    from airlane.api.health import Check
     from airlane.api.planning import RunPlan
+    from airlane.backends.base import Finding
     from airlane.environment import EnvironmentInfo
 
 __all__ = [
-    "Check",
     "Client",
     "EnvironmentInfo",
+    "Finding",
     "LogChunk",
     "PhaseChanged",
     "Run",
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Check": "airlane.api.health",
+    "Finding": "airlane.backends.base",
     "EnvironmentInfo": "airlane.environment",
     "RunPlan": "airlane.api.planning",
 }

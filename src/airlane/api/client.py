@@ -22,9 +22,9 @@ from airlane.store.records import SnapshotRecord
 from airlane.store.runs import NewRun, RunContent, RunStore, RunView
 
 if TYPE_CHECKING:  # each method imports what it needs: `air get` must not pay for `air run`
-    from airlane.api.health import Check
     from airlane.api.planning import Planner, RunPlan
     from airlane.api.shelves import Environments, Secrets, TrackingServer
+    from airlane.backends.base import Finding
 
 Progress = Callable[[str, str], None]
 LONGEST_TOKEN = 64
@@ -61,7 +61,7 @@ class Client:
 
         return TrackingServer(self.home, self.profile.tracking_uri or self._env.get("MLFLOW_TRACKING_URI"))
 
-    def doctor(self) -> tuple[Check, ...]:
+    def doctor(self) -> tuple[Finding, ...]:
         """Checks of what runs under this profile need."""
         from airlane.api.health import check_machine
 
@@ -254,28 +254,10 @@ class Client:
         return settled
 
     def _close_tracking(self, view: RunView) -> None:
-        """The MLflow run of an attempt whose supervisor was killed must not stay RUNNING."""
-        if not view.attempts or view.cause is None or view.record.tracking_uri == NO_TRACKING:
-            return
-        from airlane.supervise.recording import attempt_logs
-        from airlane.tracking.orphans import Orphan, close_orphan
+        if view.attempts and view.record.tracking_uri != NO_TRACKING:
+            from airlane.supervise.body import close_attempt
 
-        last, record = view.attempts[-1], view.record
-        orphan = Orphan(
-            last.mlflow_run_id,
-            record.tracking_uri,
-            view.state,
-            view.cause,
-            view.ended_at or time.time(),
-            artifacts={str(path): folder for path, folder in attempt_logs(record, view.paths, last.number)},
-            experiment_name=record.experiment_name,
-            run_id=record.id,
-            attempt=last.number,
-        )
-        try:
-            close_orphan(self.home, orphan, self._env)
-        except AirError:
-            return  # tracking never stands in the way of the truth about a run
+            close_attempt(self.home, view.record, view.paths, view.attempts[-1], self._env)
 
 
 def _check_token(token: str | None) -> str | None:

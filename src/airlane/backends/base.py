@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
 from airlane.frozen import frozen
 from airlane.launch.order import Order
 from airlane.store.paths import RunPaths
-from airlane.store.records import NodeRecord, RunRecord
+from airlane.store.records import Attempt, CauseKind, NodeRecord, RunRecord
 from airlane.store.runs import NewRun
 
 
@@ -46,11 +46,16 @@ class Liveness(StrEnum):
 
 @frozen
 class NodeReport:
-    """One look at a node: whether its agent lives, and what the agent has written so far."""
+    """One look at a node: whether its agent lives, and what the agent has written so far.
+
+    `lost` says in words why a node without a last word is thought to be gone; `host_failed` that its machine is.
+    """
 
     node: int
     agent_alive: bool
     record: NodeRecord | None
+    lost: str | None = None
+    host_failed: bool = False
 
 
 @frozen
@@ -61,11 +66,38 @@ class Waiting:
     position: int | None = None
 
 
+@frozen
+class Interruption:
+    """That the place where a run is takes its nodes back, or ended its supervisor.
+
+    `kind` is CANCELED, TIMEOUT, PREEMPTED or NODE_FAILED; any other kind says how the supervisor itself ended.
+    """
+
+    kind: CauseKind
+    summary: str
+    host: str | None = None
+    signal: str | None = None
+
+
+@frozen
+class Finding:
+    """One thing that `air doctor` looked at: well (True), not well (False), or worth knowing (None)."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    hint: str | None = None
+
+
 class Allocation(Protocol):
     """Nodes held, or waited for, by one attempt. Every method returns at once except `wait`."""
 
     def waiting(self) -> Waiting | None:
-        """None once the nodes are held."""
+        """None once the nodes are held.
+
+        Raises:
+            NodeFailedError: a node does not answer, or is not fit for the run.
+        """
 
     def places(self) -> tuple[NodePlace, ...]:
         """The nodes, by rank; only after `waiting` returned None."""
@@ -78,6 +110,10 @@ class Allocation(Protocol):
 
     def look(self) -> tuple[NodeReport, ...]:
         """One report for each node started."""
+
+    def interruption(self) -> Interruption | None:
+        """Why the place takes the nodes back, if it does."""
+        return None
 
     def stop(self, node: int) -> None:
         """SIGTERM to everything on the node, SIGKILL after the order's grace. Harmless when repeated."""
@@ -93,9 +129,13 @@ class Allocation(Protocol):
 
 
 class Backend(Protocol):
-    """A place where runs happen."""
+    """A place where runs happen. What has a body here is right for a place without a scheduler of its own.
+
+    With `builds_first`, a run's environment is built before it is submitted: its nodes may have no network.
+    """
 
     name: str
+    builds_first: bool = False
 
     def check(self, compute: Compute) -> tuple[str, ...]:
         """Lines for people about where the run would go; changes nothing.
@@ -103,6 +143,11 @@ class Backend(Protocol):
         Raises:
             CapacityError: the run can never fit; the message says what there is.
         """
+
+    def submission_script(self, run: RunRecord, paths: RunPaths) -> str | None:
+        """What would be handed to a scheduler, for people to read; None where there is no such thing."""
+        del run, paths
+        return None
 
     def submit(self, run: NewRun, supervise: Callable[[], None], *, ready: bool) -> None:
         """Start the run's supervisor, which outlives the caller; `supervise` is its body where a fork will do.
@@ -113,8 +158,43 @@ class Backend(Protocol):
     def poll(self, runs: Sequence[RunPaths]) -> Mapping[str, Liveness]:
         """Whether the supervisors of these runs (by id) live; one question for all of them."""
 
+    def queued(self, runs: Sequence[RunPaths]) -> Mapping[str, Waiting]:
+        """What the runs (by id) wait for that have no supervisor yet; one question for all of them."""
+        del runs
+        return {}
+
+    def cancel(self, run: RunPaths) -> None:
+        """Hasten the end of a run whose cancellation is on disk already. Harmless when repeated."""
+        del run
+
+    def asked_to_stop(self) -> Interruption | None:
+        """Called by a supervisor that got SIGTERM: why; None if it is to go on."""
+        return Interruption(CauseKind.CANCELED, "the supervisor was asked to stop (SIGTERM)")
+
+    def last_words(self, run: RunPaths) -> Interruption | None:
+        """What is known about the end of a supervisor that died without a word."""
+        del run
+        return None
+
     def sweep(self, run: RunPaths) -> None:
         """End every process that a dead supervisor of this run left; takes no longer than a few seconds."""
 
     def allocate(self, run: RunRecord, paths: RunPaths, attempt: int) -> Allocation:
         """Called by the supervisor: ask for nodes for one attempt."""
+
+    def move(self, run: RunRecord, paths: RunPaths, attempts: Sequence[Attempt]) -> str | None:
+        """Called by the supervisor before another attempt: have it made elsewhere, by another supervisor.
+
+        In words, where; None if this supervisor can make it. Asked twice, it moves once.
+        """
+        del run, paths, attempts
+        return None
+
+    def on_node(self, run: RunPaths, host: str) -> tuple[str, ...]:
+        """What goes before a command so that it runs on a host of the run's nodes; nothing where that is this host."""
+        del run, host
+        return ()
+
+    def doctor(self) -> Iterator[Finding]:
+        """What `air doctor` should know about this place."""
+        return iter(())

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airlane.backends.base import Allocation, Compute, Liveness
+from airlane.backends.base import Allocation, Backend, Compute, Finding, Liveness
 from airlane.backends.detach import detach
 from airlane.backends.local_allocation import LocalAllocation, end_agents
 from airlane.backends.slots import Pool, Stage, Ticket
 from airlane.errors import BackendError, CapacityError, ConfigError
+from airlane.launch.cores import usable_cores
 from airlane.store.paths import Home, RunPaths
 from airlane.store.records import RunRecord
 from airlane.store.runs import NewRun
@@ -28,7 +28,7 @@ _LIVENESS = {True: Liveness.ALIVE, False: Liveness.DEAD, None: Liveness.UNKNOWN}
 _OPTIONS = {"simulated_slots": int}
 
 
-class LocalBackend:
+class LocalBackend(Backend):
     """Runs on this machine, under this user."""
 
     name = "local"
@@ -87,6 +87,16 @@ class LocalBackend:
     def sweep(self, run: RunPaths) -> None:
         end_agents(run)
 
+    def doctor(self) -> Iterator[Finding]:
+        cores = usable_cores()
+        yield Finding("cores", True, f"{cores}: accelerator_type CPU_1xCORE to CPU_{cores}xCORE")
+        found = visible_gpus()
+        if found:
+            models = ", ".join(dict.fromkeys(gpu.name for gpu in found))
+            yield Finding("GPUs", True, f"{len(found)}: {models}")
+        else:
+            yield Finding("GPUs", None, "none", "workloads for GPUs can be tried here with --simulate")
+
     def allocate(self, run: RunRecord, paths: RunPaths, attempt: int) -> Allocation:
         pool, count = self._demand(run)
         ticket = self._tickets[run.id]
@@ -113,28 +123,6 @@ class LocalBackend:
 
 def is_cpu(accelerator_type: str) -> bool:
     return accelerator_type.startswith("CPU_")
-
-
-def usable_cores() -> int:
-    """The cores this process may use: affinity, and the control group's quota rounded down, but at least one."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = quota_cores()
-    return max(1, cores if quota is None else min(cores, quota))
-
-
-def quota_cores(root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """The whole cores that the control group may use; None without a limit. 0 is less than one.
-
-    Source: cgroups(7), cpu.max of version 2 and cpu.cfs_quota_us of version 1.
-    """
-    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-        quota, period = (root / "cpu.max").read_text().split()
-        return None if quota == "max" else int(quota) // int(period)
-    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-        quota_us = int((root / "cpu/cpu.cfs_quota_us").read_text())
-        period_us = int((root / "cpu/cpu.cfs_period_us").read_text())
-        return None if quota_us < 0 else quota_us // period_us
-    return None
 
 
 def visible_gpus() -> tuple[Gpu, ...]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from airlane import launch
-from airlane.backends.base import NodePlace, NodeReport, Waiting
+from airlane.backends.base import Allocation, NodePlace, NodeReport, Waiting
 from airlane.backends.slots import Ticket
 from airlane.launch.complaint import EXIT_NO_RECORD
 from airlane.launch.order import Order
@@ -35,7 +35,7 @@ _FIRST_IN_LINE_LOOK_S = 0.02
 _PORTS_TOGETHER = 4
 
 
-class LocalAllocation:
+class LocalAllocation(Allocation):
     """Slots held by the supervisor and by the agents it starts."""
 
     def __init__(

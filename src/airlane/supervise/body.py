@@ -14,10 +14,12 @@ from typing import Any
 from airlane import environment
 from airlane.backends.base import Backend
 from airlane.environment import EnvironmentPlan
+from airlane.errors import AirError
+from airlane.spec.profiles import NO_TRACKING
 from airlane.store import codec
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, RunPaths
-from airlane.store.records import Cause, CauseKind, NodeRecord, RunRecord, Status
+from airlane.store.records import Attempt, Cause, CauseKind, NodeRecord, RunRecord, Status
 from airlane.store.states import Phase, State
 from airlane.supervise.causes import Evidence
 from airlane.supervise.ports import Tracking
@@ -51,10 +53,14 @@ def supervise(
     plan: EnvironmentPlan,
     params: dict[str, Any],
     env: Mapping[str, str],
-) -> None:
-    """Supervise one run to its end, in this process."""
-    asked: list[str] = []
-    signal.signal(signal.SIGTERM, lambda *_: asked.append("the supervisor was asked to stop (SIGTERM)"))
+    earlier: Status | None = None,
+) -> State | None:
+    """Supervise one run to its end, in this process; None if another supervisor goes on with it.
+
+    `earlier` is the status that the supervisor before this one left.
+    """
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     tracking: Tracking | None = None
     try:
         tracking = make_tracker(record.tracking_uri, home=home, python=mlflow_python(home), env=env)
@@ -65,15 +71,38 @@ def supervise(
             disk=SystemDisk(),
             clock=SystemClock(),
             evidence=lambda attempt: log_evidence(paths, attempt),
-            stop_requested=lambda: asked[0] if asked else None,
+            stop_requested=lambda: backend.asked_to_stop() if asked else None,
+            close_orphan=lambda attempt: close_attempt(home, record, paths, attempt, env),
             params=params,
             pid=os.getpid(),
             host=os.uname().nodename,
         )
-        Supervisor(record, paths, tools).run()
+        return Supervisor(record, paths, tools, earlier=earlier).run()
     except Exception as error:
         _end_by_own_fault(record, paths, error, backend=backend, tracking=tracking)
         raise
+
+
+def close_attempt(home: Home, record: RunRecord, paths: RunPaths, attempt: Attempt, env: Mapping[str, str]) -> None:
+    """Close the MLflow run of an attempt whose supervisor was killed: it must not stay RUNNING."""
+    if record.tracking_uri == NO_TRACKING or attempt.state is None or attempt.cause is None:
+        return
+    from airlane.supervise.recording import attempt_logs
+    from airlane.tracking.orphans import Orphan, close_orphan
+
+    orphan = Orphan(
+        attempt.mlflow_run_id,
+        record.tracking_uri,
+        attempt.state,
+        attempt.cause,
+        attempt.ended_at or time.time(),
+        artifacts={str(path): folder for path, folder in attempt_logs(record, paths, attempt.number)},
+        experiment_name=record.experiment_name,
+        run_id=record.id,
+        attempt=attempt.number,
+    )
+    with contextlib.suppress(AirError):  # tracking never stands in the way of the truth about a run
+        close_orphan(home, orphan, env)
 
 
 def mlflow_python(home: Home) -> Callable[[], Path]:

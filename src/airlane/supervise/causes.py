@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from airlane.backends.base import NodePlace, NodeReport
-from airlane.errors import AirError, BackendError, CapacityError
+from airlane.backends.base import Interruption, NodePlace, NodeReport
+from airlane.errors import AirError, BackendError, CapacityError, NodeFailedError
 from airlane.store.records import Cause, CauseKind, Limits, NodeRecord
 from airlane.supervise.rules import Ended, Reason
 
@@ -36,6 +36,7 @@ def attempt_cause(
     limits: Limits,
     started_at: float,
     evidence: Evidence,
+    interruption: Interruption | None = None,
 ) -> Cause:
     """The cause of an attempt that the stop rule ended."""
     if end.reason is Reason.FAILURE and end.first is not None:
@@ -49,6 +50,8 @@ def attempt_cause(
             return _timeout_cause(limits, reports, evidence)
         case Reason.CANCEL:
             return Cause(CauseKind.CANCELED, "the run was canceled")
+        case Reason.INTERRUPTED if interruption is not None:
+            return interrupted_cause(interruption)
         case Reason.STRAGGLERS:
             return _stragglers_cause(limits, tuple(r.node for r in reports if _was_stopped(r)))
         case _:
@@ -59,8 +62,9 @@ def node_cause(report: NodeReport, host: str, *, started_at: float, evidence: Ev
     """The cause of an attempt whose first failure was on this node."""
     node, record = report.node, report.record
     if record is None or record.ended_at is None:
-        summary = f"node {node} ({host}) was lost: its agent ended without a word"
-        return Cause(CauseKind.NODE_LOST, summary, node=node, host=host)
+        kind = CauseKind.NODE_FAILED if report.host_failed else CauseKind.NODE_LOST
+        summary = f"node {node} ({host}) was lost: {report.lost or 'its agent ended without a word'}"
+        return Cause(kind, summary, node=node, host=host)
     after_s = round(max(0.0, record.ended_at - started_at), 3)
     if record.error is not None:
         return Cause(CauseKind.SETUP, f"node {node} ({host}): {record.error}", node=node, host=host, after_s=after_s)
@@ -81,8 +85,15 @@ def node_cause(report: NodeReport, host: str, *, started_at: float, evidence: Ev
     return replace(cause, finding=title, log_lines=lines, hint=hint)
 
 
+def interrupted_cause(interruption: Interruption) -> Cause:
+    """The cause of an attempt whose nodes were taken back, or whose supervisor was ended."""
+    return Cause(interruption.kind, interruption.summary, host=interruption.host, signal=interruption.signal)
+
+
 def refused_cause(error: AirError | OSError) -> Cause:
     """The cause of an attempt that could not start its nodes."""
+    if isinstance(error, NodeFailedError):
+        return Cause(CauseKind.NODE_FAILED, error.message, host=error.host, hint=error.hint)
     if isinstance(error, OSError):
         words = error.strerror or str(error) or type(error).__name__
         where = f": {error.filename}" if error.filename is not None else ""

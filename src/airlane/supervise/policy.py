@@ -11,8 +11,11 @@ from airlane.store.states import State
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0
 MAX_PREEMPTIONS = 100
+MAX_NODE_FAILURES = 10
 _MOST_DOUBLINGS = 16  # far beyond the longest delay: a float could not hold the power of a long retrying run
 
+# These ends say nothing about the command: each is retried so often, whatever max_retries is.
+_FREE_KINDS = {CauseKind.PREEMPTED: MAX_PREEMPTIONS, CauseKind.NODE_FAILED: MAX_NODE_FAILURES}
 # These ends would be the same the next time, or were asked for.
 _FINAL_KINDS = frozenset({CauseKind.COMPLETED, CauseKind.CANCELED, CauseKind.SETUP, CauseKind.CAPACITY})
 
@@ -38,17 +41,18 @@ Decision = Retry | Finish
 def decide(limits: Limits, attempts: Sequence[Attempt]) -> Decision:
     """What follows the last of `attempts`, all of which have ended.
 
-    Failures and timeouts share `max_retries`; a preemption uses up none of them.
+    Failures and timeouts share `max_retries`; a preemption, or a machine that failed, uses up none of them.
     """
     last = attempts[-1]
     if last.state is None or last.cause is None:
         raise AssertionError("the last attempt has not ended")
     if last.cause.kind in _FINAL_KINDS:
         return Finish(last.state, last.cause)
-    preemptions = sum(1 for a in attempts if a.cause is not None and a.cause.kind is CauseKind.PREEMPTED)
-    if last.cause.kind is CauseKind.PREEMPTED:
-        return Retry(FIRST_DELAY_S) if preemptions <= MAX_PREEMPTIONS else Finish(last.state, last.cause)
-    failures = len(attempts) - preemptions
+    kinds = [attempt.cause.kind for attempt in attempts if attempt.cause is not None]
+    if last.cause.kind in _FREE_KINDS:
+        free = kinds.count(last.cause.kind) <= _FREE_KINDS[last.cause.kind]
+        return Retry(FIRST_DELAY_S) if free else Finish(last.state, last.cause)
+    failures = len(attempts) - sum(kinds.count(kind) for kind in _FREE_KINDS)
     if failures > limits.max_retries:
         return Finish(last.state, last.cause)
     return Retry(min(FIRST_DELAY_S * 2 ** min(failures - 1, _MOST_DOUBLINGS), LONGEST_DELAY_S))

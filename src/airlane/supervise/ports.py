@@ -52,8 +52,8 @@ class Workshop(Protocol):
     def clean(self, attempt: int) -> None:
         """Remove the code copies of an attempt that has ended, and secrets that no node will read again."""
 
-    def close(self) -> None:
-        """End whatever preparation is still going on, and remove the resolved secrets."""
+    def close(self, *, run_ends: bool) -> None:
+        """End whatever preparation is still going on; when the run ends, remove the resolved secrets."""
 
 
 class Tracking(Protocol):

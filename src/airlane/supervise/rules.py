@@ -27,6 +27,7 @@ class Reason(StrEnum):
     TIMEOUT = "timeout"
     CANCEL = "cancel"
     STRAGGLERS = "stragglers"
+    INTERRUPTED = "interrupted"
 
 
 @frozen
@@ -41,7 +42,10 @@ class Stopping:
 
 @frozen
 class Situation:
-    """Everything the stop rule looks at. Times are epoch seconds."""
+    """Everything the stop rule looks at. Times are epoch seconds.
+
+    `interrupted` is the state that the place gives the attempt whose nodes it takes back.
+    """
 
     now: float
     started_at: float
@@ -49,6 +53,7 @@ class Situation:
     reports: tuple[NodeReport, ...]
     cancel: bool = False
     stopping: Stopping | None = None
+    interrupted: State | None = None
 
 
 @frozen
@@ -91,6 +96,8 @@ def next_action(situation: Situation) -> Action:
     if situation.stopping is not None:
         return _while_stopping(situation, situation.stopping)
     live = tuple(r.node for r in situation.reports if not ended(r))
+    if situation.interrupted is not None:
+        return Stop(live, Reason.INTERRUPTED)
     first = first_failure(situation.reports)
     if first is not None:
         return Stop(live, Reason.FAILURE, first)
@@ -163,6 +170,8 @@ def _outcome(situation: Situation, stopping: Stopping) -> Ended:
             return Ended(State.TIMEDOUT, Reason.TIMEOUT, None)
         case Reason.CANCEL:
             return Ended(State.CANCELED, Reason.CANCEL, None)
+        case Reason.INTERRUPTED:
+            return Ended(situation.interrupted or State.FAILED, Reason.INTERRUPTED, None)
         case Reason.STRAGGLERS:
             return Ended(State.SUCCESS, Reason.STRAGGLERS, None)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from airlane.backends.base import Backend, Liveness, NodePlace, NodeReport
+from airlane.backends.base import Backend, Interruption, Liveness, NodeReport
 from airlane.store import codec
 from airlane.store.disk import Disk
-from airlane.store.records import Attempt, Cause, CauseKind, Verdict
-from airlane.store.runs import RunStore, RunView
+from airlane.store.paths import RunPaths
+from airlane.store.records import Attempt, Cause, CauseKind, RunRecord, Verdict
+from airlane.store.runs import RunStore, RunView, read_node_record
 from airlane.store.states import State
-from airlane.supervise.causes import Evidence, node_cause
+from airlane.supervise.causes import Evidence, interrupted_cause, node_cause
 from airlane.supervise.rules import first_failure
 
 _LOST = "its supervisor ended without a word (killed, or the machine went down)"
@@ -31,7 +32,7 @@ def settle(view: RunView, store: RunStore, backend: Backend, disk: Disk, *, now:
     if view.state.terminal:
         return view
     backend.sweep(view.paths)
-    state, cause = judge(view, store, evidence=evidence)
+    state, cause = judge(view, evidence=evidence, last_words=backend.last_words(view.paths))
     verdict = Verdict(state, cause, now, "a reader")
     with contextlib.suppress(OSError):
         disk.remove(view.paths.secrets)
@@ -43,30 +44,47 @@ def settle(view: RunView, store: RunStore, backend: Backend, disk: Disk, *, now:
     return store.view(view.paths)
 
 
-def judge(view: RunView, store: RunStore, *, evidence: Evidence) -> tuple[State, Cause]:
-    """How a run ended whose supervisor did not live to say so. Pure but for reading the nodes' records."""
+def judge(view: RunView, *, evidence: Evidence, last_words: Interruption | None = None) -> tuple[State, Cause]:
+    """How a run ended whose supervisor did not live to say so. Pure but for reading the nodes' records.
+
+    What the nodes wrote comes first, then the user's request to cancel, then what the backend knows.
+    """
     canceled = view.paths.cancel.exists()
     attempts = view.status.attempts if view.status is not None else ()
     if not attempts or attempts[-1].ended_at is not None:
-        return _between_attempts(attempts, canceled=canceled)
-    attempt = attempts[-1]
-    reports = tuple(
-        NodeReport(node, False, store.node_record(view.paths, attempt=attempt.number, node=node))
-        for node in range(view.record.nodes)
-    )
-    if _succeeded(reports):
-        return State.SUCCESS, Cause(CauseKind.COMPLETED, f"the command exited with code 0; {_LOST}")
-    first = first_failure(tuple(r for r in reports if _ended_by_itself(r)))
-    if first is not None:
-        place = NodePlace(first, _host(attempt, first), "")
-        report = next(r for r in reports if r.node == first)
-        cause = node_cause(report, place.host, started_at=attempt.started_at, evidence=evidence)
-        return State.FAILED, replace(cause, summary=f"{cause.summary}; {_LOST}")
+        return _between_attempts(attempts, canceled=canceled, last_words=last_words)
+    told = judge_attempt(view.record, view.paths, attempts[-1], evidence=evidence)
+    if told is not None:
+        state, cause = told
+        return state, replace(cause, summary=f"{cause.summary}; {_LOST}")
     if canceled:
         return State.CANCELED, Cause(CauseKind.CANCELED, f"canceled by the user; {_LOST}")
+    if last_words is not None:
+        state = State.TIMEDOUT if last_words.kind is CauseKind.TIMEOUT else State.FAILED
+        if last_words.kind is CauseKind.CANCELED:
+            state = State.CANCELED
+        return state, interrupted_cause(last_words)
     return State.FAILED, Cause(
         CauseKind.SUPERVISOR_LOST, f"the run was lost: {_LOST}", hint=f"air rerun {view.paths.id}"
     )
+
+
+def judge_attempt(
+    record: RunRecord, paths: RunPaths, attempt: Attempt, *, evidence: Evidence
+) -> tuple[State, Cause] | None:
+    """How an attempt ended by what its nodes wrote; None if they were all stopped or cut short."""
+    reports = tuple(
+        NodeReport(node, False, read_node_record(paths, attempt=attempt.number, node=node))
+        for node in range(record.nodes)
+    )
+    if _succeeded(reports):
+        return State.SUCCESS, Cause(CauseKind.COMPLETED, "the command exited with code 0")
+    first = first_failure(tuple(r for r in reports if _ended_by_itself(r)))
+    if first is None:
+        return None
+    report = next(r for r in reports if r.node == first)
+    host = _host(attempt, first)
+    return State.FAILED, node_cause(report, host, started_at=attempt.started_at, evidence=evidence)
 
 
 def _succeeded(reports: tuple[NodeReport, ...]) -> bool:
@@ -77,7 +95,9 @@ def _succeeded(reports: tuple[NodeReport, ...]) -> bool:
     return all(r is not None and r.ended_at is not None and (r.succeeded or r.stop_reason is not None) for r in others)
 
 
-def _between_attempts(attempts: tuple[Attempt, ...], *, canceled: bool) -> tuple[State, Cause]:
+def _between_attempts(
+    attempts: tuple[Attempt, ...], *, canceled: bool, last_words: Interruption | None
+) -> tuple[State, Cause]:
     last = attempts[-1] if attempts else None
     if last is not None and last.state is State.SUCCESS and last.cause is not None:
         return State.SUCCESS, last.cause
@@ -85,6 +105,9 @@ def _between_attempts(attempts: tuple[Attempt, ...], *, canceled: bool) -> tuple
         return State.CANCELED, Cause(CauseKind.CANCELED, f"canceled by the user; {_LOST}")
     if last is not None and last.state is not None and last.cause is not None:
         return last.state, replace(last.cause, summary=f"{last.cause.summary}; {_LOST}")
+    if last_words is not None:
+        canceled_there = last_words.kind is CauseKind.CANCELED
+        return State.CANCELED if canceled_there else State.FAILED, interrupted_cause(last_words)
     return State.FAILED, Cause(CauseKind.SUPERVISOR_LOST, f"the run never started: {_LOST}")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from airlane.backends.base import Allocation, Backend, NodePlace
+from airlane.backends.base import Allocation, Backend, Interruption, NodePlace
 from airlane.errors import AirError
 from airlane.frozen import frozen
 from airlane.store.disk import Disk
@@ -18,11 +18,12 @@ from airlane.store.journal import Journal
 from airlane.store.paths import RunPaths
 from airlane.store.records import Attempt, Cause, CauseKind, RunRecord, Status
 from airlane.store.states import Phase, State
-from airlane.supervise.causes import Evidence, attempt_cause, refused_cause
+from airlane.supervise.causes import Evidence, attempt_cause, interrupted_cause, refused_cause
 from airlane.supervise.policy import Finish, decide
 from airlane.supervise.ports import Clock, Tracking, Workshop
 from airlane.supervise.recording import attempt_info, attempt_outcome
 from airlane.supervise.rules import Ended, Kill, Situation, Stop, Stopping, Wait, next_action
+from airlane.supervise.settle import judge_attempt
 
 # How often the supervisor looks for a cancel request while nothing else happens.
 LOOK_EVERY_S = 0.2
@@ -33,6 +34,7 @@ TRACKING_FLUSH_S = 4.0
 TRACKING_CLOSE_S = 60.0
 # With a full disk the end of a run is told as soon as there is space again; after this, readers work it out.
 LAST_WORD_PATIENCE_S = 600.0
+_LOST = Cause(CauseKind.NODE_FAILED, "the supervisor of this attempt was lost, and the run was started again")
 
 
 @frozen
@@ -40,6 +42,7 @@ class Tools:
     """What a supervisor works with.
 
     `stop_requested` is why the supervisor itself was asked to stop, if it was; `params` are the workload's parameters.
+    `close_orphan` closes in MLflow an attempt whose supervisor died.
     """
 
     backend: Backend
@@ -48,17 +51,25 @@ class Tools:
     disk: Disk
     clock: Clock
     evidence: Callable[[int], Evidence]
-    stop_requested: Callable[[], str | None]
+    stop_requested: Callable[[], Interruption | None]
+    close_orphan: Callable[[Attempt], None]
     params: dict[str, Any]
     pid: int
     host: str
     look_every_s: float = LOOK_EVERY_S
 
 
-class Supervisor:
-    """Takes one run from submission to its terminal state."""
+class Moved:
+    """Another supervisor goes on with the run."""
 
-    def __init__(self, record: RunRecord, paths: RunPaths, tools: Tools) -> None:
+
+class Supervisor:
+    """Takes one run from submission to its terminal state, or to where another supervisor goes on with it.
+
+    `earlier` is the status that the one before it left.
+    """
+
+    def __init__(self, record: RunRecord, paths: RunPaths, tools: Tools, *, earlier: Status | None = None) -> None:
         self._record = record
         self._paths = paths
         self._tools = tools
@@ -67,20 +78,40 @@ class Supervisor:
         self._written = True
         now = self._clock.now()
         self._status = Status(State.PENDING, Phase.PREPARING, None, now, tools.pid, tools.host)
+        if earlier is not None:
+            self._status = replace(self._status, state=earlier.state, attempts=earlier.attempts)
 
-    def run(self) -> State:
-        """Supervise until the end, and return it."""
+    def run(self) -> State | None:
+        """Supervise until the end, and return it; None if another supervisor goes on with the run."""
         self._update()
         self._journal.reserve()
         self._event("supervisor_started", pid=self._tools.pid, host=self._tools.host)
         self._tools.tracking.open()
+        self._close_earlier()
         refused = self._prepare()
-        finish = Finish(*refused) if refused is not None else self._attempts()
-        self._tools.workshop.close()
+        outcome = Finish(*refused) if refused is not None else self._attempts()
+        self._tools.workshop.close(run_ends=isinstance(outcome, Finish))
         self._tools.tracking.close(TRACKING_FLUSH_S)
-        self._finish(finish)
+        if isinstance(outcome, Moved):
+            self._tools.tracking.close(TRACKING_CLOSE_S)
+            return None
+        self._finish(outcome)
         self._tools.tracking.close(TRACKING_CLOSE_S)
-        return finish.state
+        return outcome.state
+
+    def _close_earlier(self) -> None:
+        """End the attempt in which the supervisor before this one died."""
+        attempts = self._status.attempts
+        if not attempts or attempts[-1].ended_at is not None:
+            return
+        last = attempts[-1]
+        told = judge_attempt(self._record, self._paths, last, evidence=self._tools.evidence(last.number))
+        words = self._tools.backend.last_words(self._paths)
+        state, cause = told or (State.FAILED, interrupted_cause(words) if words is not None else _LOST)
+        ended = replace(last, ended_at=self._clock.now(), state=state, cause=cause)
+        self._tools.close_orphan(ended)
+        self._update(attempts=(*attempts[:-1], ended))
+        self._event("attempt_ended", attempt=ended.number, state=ended.state, cause=cause.summary)
 
     def _prepare(self) -> tuple[State, Cause] | None:
         workshop = self._tools.workshop
@@ -90,6 +121,8 @@ class Supervisor:
                 self._update_if_changed(detail=workshop.progress)
                 if self._canceled():
                     return State.CANCELED, self._cancel_cause()
+                if self._tools.stop_requested() is not None:
+                    return None  # the nodes are taken back: the backend moves the run
                 self._clock.sleep(self._tools.look_every_s / 2)
             return self._wait_for_tracking()
         except (AirError, OSError) as error:
@@ -99,32 +132,55 @@ class Supervisor:
         """A server that is only now started must not hold nodes: it is waited for before the queue."""
         deadline = self._clock.now() + TRACKING_START_S
         while not self._tools.tracking.settled(self._tools.look_every_s) and self._clock.now() < deadline:
+            if self._tools.stop_requested() is not None and not self._canceled():
+                return None
             self._update_if_changed(detail="starting the MLflow server")
             if self._canceled():
                 return State.CANCELED, self._cancel_cause()
         return None
 
-    def _attempts(self) -> Finish:
+    def _attempts(self) -> Finish | Moved:
         while True:
+            outcome = self._next_attempt() if self._status.attempts else self._move()
+            if outcome is not None:
+                return outcome
             self._attempt(len(self._status.attempts))
-            decision = decide(self._record.limits, self._status.attempts)
-            if isinstance(decision, Finish):
-                return decision
-            self._event("retry", attempt=len(self._status.attempts), delay_s=decision.delay_s)
-            self._update(
-                phase=Phase.RETRYING, detail=f"attempt {len(self._status.attempts)} starts in {decision.delay_s:g} s"
-            )
-            if not self._pause(decision.delay_s):
-                return Finish(State.CANCELED, self._cancel_cause())
+
+    def _next_attempt(self) -> Finish | Moved | None:
+        """What ends this supervisor's work after an attempt; None once another one is due here."""
+        decision = decide(self._record.limits, self._status.attempts)
+        if isinstance(decision, Finish):
+            return decision
+        number = len(self._status.attempts)
+        self._event("retry", attempt=number, delay_s=decision.delay_s)
+        moved = self._move()
+        if moved is not None:
+            return moved
+        self._update(phase=Phase.RETRYING, detail=f"attempt {number} starts in {decision.delay_s:g} s")
+        if not self._pause(decision.delay_s):
+            return Finish(State.CANCELED, self._cancel_cause())
+        return self._move()
+
+    def _move(self) -> Finish | Moved | None:
+        """Let another supervisor make the next attempt, where the backend wants that."""
+        try:
+            where = self._tools.backend.move(self._record, self._paths, self._status.attempts)
+        except (AirError, OSError) as error:
+            return Finish(State.FAILED, refused_cause(error))
+        if where is None:
+            return None
+        self._event("moved", to=where)
+        self._update(phase=Phase.QUEUED, detail=where)
+        return Moved()
 
     def _attempt(self, number: int) -> None:
         """One try. When it returns, the attempt is closed in the status and nothing of it runs."""
         allocation: Allocation | None = None
         try:
             allocation = self._tools.backend.allocate(self._record, self._paths, number)
-            granted = self._wait_for_nodes(allocation)
-            self._open_attempt(number, allocation.places() if granted else ())
-            state, cause = self._run_nodes(number, allocation) if granted else (State.CANCELED, self._cancel_cause())
+            ended = self._wait_for_nodes(allocation)
+            self._open_attempt(number, () if ended else allocation.places())
+            state, cause = ended or self._run_nodes(number, allocation)
         except (AirError, OSError) as error:
             self._open_attempt(number, ())
             state, cause = State.FAILED, refused_cause(error)
@@ -134,14 +190,17 @@ class Supervisor:
         self._tools.workshop.clean(number)
         self._close_attempt(state, cause, ended_at)
 
-    def _wait_for_nodes(self, allocation: Allocation) -> bool:
-        """Whether the nodes were granted; False if the run was canceled first."""
+    def _wait_for_nodes(self, allocation: Allocation) -> tuple[State, Cause] | None:
+        """None once the nodes are granted; how the attempt ended if it was canceled or interrupted first."""
         while (waiting := allocation.waiting()) is not None:
             self._update_if_changed(phase=Phase.QUEUED, detail=waiting.detail)
             if self._canceled():
-                return False
+                return State.CANCELED, self._cancel_cause()
+            interruption = self._interruption(allocation)
+            if interruption is not None:
+                return _state_of(interruption), interrupted_cause(interruption)
             allocation.wait(self._tools.look_every_s)
-        return True
+        return None
 
     def _open_attempt(self, number: int, places: tuple[NodePlace, ...]) -> None:
         if len(self._status.attempts) > number:
@@ -179,19 +238,30 @@ class Supervisor:
             self._event("node_ended", attempt=number, node=report.node, exit_code=code)
         evidence = self._tools.evidence(number)
         limits = self._record.limits
-        cause = attempt_cause(end, reports, places, limits=limits, started_at=started_at, evidence=evidence)
+        cause = attempt_cause(
+            end,
+            reports,
+            places,
+            limits=limits,
+            started_at=started_at,
+            evidence=evidence,
+            interruption=self._interruption(allocation),
+        )
         return end.state, self._cancel_cause() if cause.kind is CauseKind.CANCELED else cause
 
     def _watch(self, allocation: Allocation, started_at: float) -> Ended:
         stopping: Stopping | None = None
         while True:
             now = self._clock.now()
+            reports = allocation.look()
+            interruption = self._interruption(allocation)
             situation = Situation(
                 now=now,
                 started_at=started_at,
                 limits=self._record.limits,
-                reports=allocation.look(),
+                reports=reports,
                 cancel=self._canceled(),
+                interrupted=_state_of(interruption) if interruption is not None else None,
                 stopping=stopping,
             )
             match next_action(situation):
@@ -232,18 +302,27 @@ class Supervisor:
         while (left := deadline - self._clock.now()) > 0:
             if self._canceled():
                 return False
+            if self._tools.stop_requested() is not None:
+                return True
             self._rewrite_if_refused()
             self._clock.sleep(min(self._tools.look_every_s, max(SHORTEST_LOOK_S, left)))
         return not self._canceled()
 
     def _canceled(self) -> bool:
-        return self._paths.cancel.exists() or self._tools.stop_requested() is not None
+        return self._paths.cancel.exists() or _cancels(self._tools.stop_requested())
 
     def _cancel_cause(self) -> Cause:
-        reason = self._tools.stop_requested()
-        if reason is not None and not self._paths.cancel.exists():
-            return Cause(CauseKind.CANCELED, reason)
+        asked = self._tools.stop_requested()
+        if asked is not None and _cancels(asked) and not self._paths.cancel.exists():
+            return interrupted_cause(asked)
         return Cause(CauseKind.CANCELED, "canceled by the user")
+
+    def _interruption(self, allocation: Allocation) -> Interruption | None:
+        """Why the place takes the nodes back, if it does and the run was not canceled."""
+        if self._paths.cancel.exists():
+            return None
+        found = self._tools.stop_requested() or allocation.interruption()
+        return None if _cancels(found) else found
 
     def _update(self, **changes: Any) -> None:
         self._status = replace(self._status, **changes, updated_at=self._clock.now())
@@ -261,3 +340,12 @@ class Supervisor:
 
     def _event(self, kind: str, **facts: Any) -> None:
         self._journal.event(kind, self._clock.now(), **facts)
+
+
+def _cancels(interruption: Interruption | None) -> bool:
+    return interruption is not None and interruption.kind is CauseKind.CANCELED
+
+
+def _state_of(interruption: Interruption) -> State:
+    """The state of an attempt that ends by it."""
+    return State.TIMEDOUT if interruption.kind is CauseKind.TIMEOUT else State.FAILED

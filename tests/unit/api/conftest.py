@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airlane.api import Client
-from airlane.backends.base import Allocation, Compute, Liveness
+from airlane.backends.base import Allocation, Backend, Compute, Liveness
 from airlane.store import codec
 from airlane.store.paths import RunPaths
 from airlane.store.records import Attempt, Cause, CauseKind, EnvironmentRecord, Limits, RunRecord, Status
@@ -34,7 +34,7 @@ CAUSES = {
 }
 
 
-class MadeBackend:
+class MadeBackend(Backend):
     """A place where no process is started; `refusal` is what submitting ends with."""
 
     name = "local"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airlane import environment
-from airlane.backends.base import Liveness
+from airlane.backends.base import Interruption, Liveness
 from airlane.store import codec
 from airlane.store.paths import Home
 from airlane.store.records import Attempt, Cause, CauseKind, EnvironmentRecord, NodeRecord, RunRecord, Status
@@ -142,7 +142,7 @@ def test_a_fault_after_the_end_does_not_change_it(
 
 
 def test_sigterm_is_a_request_to_cancel(new: NewRun, store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    reasons: list[str | None] = []
+    reasons: list[Interruption | None] = []
 
     def run(self: Supervisor) -> State:
         asked = self._tools.stop_requested
@@ -153,7 +153,7 @@ def test_sigterm_is_a_request_to_cancel(new: NewRun, store: RunStore, monkeypatc
 
     monkeypatch.setattr(Supervisor, "run", run)
     supervise(new, store, DeadBackend())
-    assert reasons == [None, "the supervisor was asked to stop (SIGTERM)"]
+    assert reasons == [None, Interruption(CauseKind.CANCELED, "the supervisor was asked to stop (SIGTERM)")]
 
 
 def test_the_evidence_of_an_attempt_is_in_its_log(new: NewRun) -> None:

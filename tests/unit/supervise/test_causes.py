@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airlane.backends.base import NodeReport
-from airlane.errors import BackendError, CapacityError, EnvironmentBuildError, SnapshotError
+from airlane.backends.base import Interruption, NodeReport
+from airlane.errors import BackendError, CapacityError, EnvironmentBuildError, NodeFailedError, SnapshotError
 from airlane.store.records import Cause, CauseKind, NodeRecord
 from airlane.store.states import State
 from airlane.supervise.causes import attempt_cause, duration_words, refused_cause
@@ -25,7 +25,9 @@ def torch(_node: int, _record: NodeRecord) -> tuple[str, tuple[str, ...], str]:
     return "CUDA out of memory", ("torch.OutOfMemoryError: CUDA out of memory.",), "a smaller batch size"
 
 
-def cause(end: Ended, *reports: NodeReport, evidence: object = nothing) -> Cause:
+def cause(
+    end: Ended, *reports: NodeReport, evidence: object = nothing, interruption: Interruption | None = None
+) -> Cause:
     return attempt_cause(
         end,
         reports,
@@ -33,6 +35,7 @@ def cause(end: Ended, *reports: NodeReport, evidence: object = nothing) -> Cause
         limits=LIMITS,
         started_at=START,
         evidence=evidence,  # type: ignore[arg-type]
+        interruption=interruption,
     )
 
 
@@ -46,6 +49,7 @@ def signalled(name: str) -> NodeReport:
 
 SUCCESS, CANCELED = Ended(State.SUCCESS, None, None), Ended(State.CANCELED, Reason.CANCEL, None)
 TIMEDOUT, LATE = Ended(State.TIMEDOUT, Reason.TIMEOUT, None), Ended(State.SUCCESS, Reason.STRAGGLERS, None)
+PREEMPTED = Ended(State.FAILED, Reason.INTERRUPTED, None)
 UNSAID = NodeReport(0, False, node_record(0, at=1))
 
 CAUSES = {
@@ -61,6 +65,9 @@ CAUSES = {
     "no bash": failure(exited(0, 0, 0, error="the command could not be started: bash is not there")),
     "lost": failure(lost(0)),
     "lost before a word": failure(lost(0, spoke=False)),
+    "a machine that failed": failure(NodeReport(0, False, None, "no sign of life for 60 s", host_failed=True)),
+    "a machine that is not fit": refused_cause(NodeFailedError("gpu-b1 shows 7 of 8 GPUs", host="gpu-b1")),
+    "preempted": cause(PREEMPTED, stopped(0, 4), interruption=Interruption(CauseKind.PREEMPTED, "preempted by Slurm")),
     "timeout": cause(TIMEDOUT, stopped(0, 5401)),
     "timeout, with what the log says": cause(TIMEDOUT, exited(0, 0, 9), stopped(1, 5401), evidence=torch),
     "canceled": cause(CANCELED, stopped(0, 4)),
@@ -96,7 +103,7 @@ def in_full(each: Cause) -> str:
 
 
 def test_every_kind_of_cause_that_a_supervisor_finds_is_in_the_table() -> None:
-    elsewhere = {CauseKind.SUPERVISOR_LOST, CauseKind.PREEMPTED}  # settle.py, and a backend with preemption
+    elsewhere = {CauseKind.SUPERVISOR_LOST}  # settle.py
     assert {each.kind for each in CAUSES.values()} == set(CauseKind) - elsewhere
 
 

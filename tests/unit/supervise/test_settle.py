@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airlane.backends.base import Allocation, Compute, Liveness
+from airlane.backends.base import Allocation, Backend, Compute, Liveness
 from airlane.store import codec
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, RunPaths
@@ -26,7 +26,7 @@ NOW = START + 100
 Node = NodeRecord | bytes | None
 
 
-class DeadBackend:
+class DeadBackend(Backend):
     """A place where every supervisor is dead, or what else is said of it."""
 
     name = "made"
@@ -131,7 +131,7 @@ TABLE: list[tuple[str, tuple[Node, ...], bool, End]] = [
 
 @pytest.mark.parametrize(("nodes", "canceled", "end"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
 def test_what_the_nodes_wrote_decides(store: RunStore, nodes: tuple[Node, ...], canceled: bool, end: End) -> None:
-    state, cause = judge(made(store, *nodes, canceled=canceled), store, evidence=lambda *_: None)
+    state, cause = judge(made(store, *nodes, canceled=canceled), evidence=lambda *_: None)
     assert (state, cause.kind, cause.summary) == end
 
 
@@ -150,20 +150,20 @@ def test_what_the_nodes_wrote_decides(store: RunStore, nodes: tuple[Node, ...], 
 def test_between_attempts_the_last_one_decides(
     store: RunStore, attempts: tuple[Attempt, ...] | None, canceled: bool, state: State, summary: str
 ) -> None:
-    found, cause = judge(made(store, attempts=attempts, canceled=canceled), store, evidence=lambda *_: None)
+    found, cause = judge(made(store, attempts=attempts, canceled=canceled), evidence=lambda *_: None)
     assert (found, cause.summary) == (state, summary)
 
 
 def test_a_failure_names_its_host_and_what_the_log_says(store: RunStore) -> None:
     view = made(store, orphaned(0), said(1, 7, 4))
-    _, cause = judge(view, store, evidence=lambda *_: ("CUDA out of memory", ("oom",), "less"))
+    _, cause = judge(view, evidence=lambda *_: ("CUDA out of memory", ("oom",), "less"))
     assert (cause.node, cause.host, cause.exit_code, cause.after_s) == (1, "gpu-b1", 7, 4.0)
     assert (cause.finding, cause.log_lines, cause.hint) == ("CUDA out of memory", ("oom",), "less")
 
 
 def test_a_lost_run_says_how_to_run_it_again(store: RunStore) -> None:
     view = made(store, orphaned(0))
-    assert judge(view, store, evidence=lambda *_: None)[1].hint == f"air rerun {view.paths.id}"
+    assert judge(view, evidence=lambda *_: None)[1].hint == f"air rerun {view.paths.id}"
 
 
 def settled(view: RunView, store: RunStore, backend: DeadBackend, disk: SystemDisk | None = None) -> RunView:

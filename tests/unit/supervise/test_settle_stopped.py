@@ -14,7 +14,7 @@ from airlane.store.states import Phase, State
 from airlane.supervise.settle import judge
 
 
-def _run(home: Path, *nodes: tuple[int | None, str | None]) -> tuple[RunView, RunStore]:
+def _run(home: Path, *nodes: tuple[int | None, str | None]) -> RunView:
     """A run in its first attempt, whose nodes ended with these exit codes and stop reasons."""
     store = RunStore(Home(home))
     limits = Limits(0, None, 30.0, 300.0)
@@ -30,23 +30,23 @@ def _run(home: Path, *nodes: tuple[int | None, str | None]) -> tuple[RunView, Ru
     for node, (exit_code, stop_reason) in enumerate(nodes):
         end = NodeRecord(node, "here", 2, "subreaper", 2.0, 3, 4.0, exit_code, stop_reason=stop_reason)
         store.disk.replace(paths.node_record(attempt=0, node=node), codec.encode(end))
-    return store.view(paths), store
+    return store.view(paths)
 
 
 @pytest.mark.parametrize("reason", ["orphaned", "stop"])
 def test_a_command_that_saves_and_exits_0_when_it_is_stopped_has_not_succeeded(tmp_path: Path, reason: str) -> None:
-    view, store = _run(tmp_path, (0, reason))
-    state, cause = judge(view, store, evidence=lambda *_: None)
+    view = _run(tmp_path, (0, reason))
+    state, cause = judge(view, evidence=lambda *_: None)
     assert state is State.FAILED
     assert "the run was lost" in cause.summary
 
 
 def test_a_command_that_had_succeeded_before_its_supervisor_died_has_succeeded(tmp_path: Path) -> None:
-    view, store = _run(tmp_path, (0, None), (143, "orphaned"), (0, "orphaned"))
-    assert judge(view, store, evidence=lambda *_: None)[0] is State.SUCCESS
+    view = _run(tmp_path, (0, None), (143, "orphaned"), (0, "orphaned"))
+    assert judge(view, evidence=lambda *_: None)[0] is State.SUCCESS
 
 
 def test_a_canceled_command_that_exits_0_is_canceled_after_its_supervisor_died_too(tmp_path: Path) -> None:
-    view, store = _run(tmp_path, (0, "stop"))
-    store.disk.create(view.paths.cancel, b"{}")
-    assert judge(view, store, evidence=lambda *_: None)[0] is State.CANCELED
+    view = _run(tmp_path, (0, "stop"))
+    view.paths.cancel.write_bytes(b"{}")
+    assert judge(view, evidence=lambda *_: None)[0] is State.CANCELED

@@ -196,7 +196,7 @@ def test_an_environment_that_is_not_there_is_built_beside_the_queue(
     assert not workshop.ready()
     assert workshop.progress == "environment: resolving"
     finish.set()
-    workshop.close()
+    workshop.close(run_ends=True)
     assert workshop.ready()
 
 
@@ -219,7 +219,7 @@ def test_a_build_that_fails_is_told_by_ready(
     monkeypatch.setattr("airlane.supervise.workshop.environment", _Environment(build))
     workshop = RunWorkshop(record(), paths, home, plan(home, cached=cached))
     workshop.begin()
-    workshop.close()
+    workshop.close(run_ends=True)
     with pytest.raises(type(error)):
         workshop.ready()
 
@@ -232,7 +232,7 @@ def test_a_disk_without_room_for_the_build_log_is_told_and_not_waited_for(
     paths.attempts.touch()  # no folder can be made in a file
     workshop = RunWorkshop(record(), paths, home, plan(home, cached=cached))
     workshop.begin()
-    workshop.close()
+    workshop.close(run_ends=True)
     with pytest.raises(OSError, match=r"Not a directory|File exists"):
         workshop.ready()
 
@@ -248,8 +248,8 @@ def test_closing_removes_the_secrets_and_gives_up_a_build(
     monkeypatch.setattr("airlane.supervise.workshop.environment", _Environment(build))
     workshop = RunWorkshop(record(), paths, home, plan(home, cached=False))
     workshop.begin()
-    workshop.close()
-    workshop.close()
+    workshop.close(run_ends=True)
+    workshop.close(run_ends=True)
     assert not paths.secrets.exists()
     with pytest.raises(EnvironmentBuildError, match="given up"):
         workshop.ready()
@@ -264,5 +264,5 @@ def test_secrets_that_cannot_be_removed_now_do_not_keep_the_run_from_its_end(
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(Path, "unlink", refuse)
-    workshop.close()
+    workshop.close(run_ends=True)
     assert paths.secrets.exists()
