@@ -20,6 +20,7 @@ from airlane.backends.slots import Ticket
 from airlane.launch.complaint import EXIT_NO_RECORD
 from airlane.launch.order import Order
 from airlane.launch.order_file import START, WHEN_TOLD
+from airlane.launch.ports import free_port
 from airlane.launch.sweep import sweep
 from airlane.store.paths import RunPaths
 from airlane.store.records import NodeRecord, RunRecord
@@ -32,7 +33,6 @@ ORPHANS_PATIENCE_S = 5.0
 _KILLED_PATIENCE_S = 10.0
 _UNKILLABLE_PATIENCE_S = 2.0
 _FIRST_IN_LINE_LOOK_S = 0.02
-_PORTS_TOGETHER = 4
 
 
 class LocalAllocation(Allocation):
@@ -174,28 +174,6 @@ def _unwritten(node: int, agent_pid: int, begun: NodeRecord | None) -> NodeRecor
     now = time.time()
     begun = begun or NodeRecord(node, os.uname().nodename, agent_pid, "unknown", now)
     return replace(begun, ended_at=now, error="how the command ended could not be written: is the disk full?")
-
-
-def free_port(address: str = "127.0.0.1") -> int:
-    """A TCP port that is free now together with the next few, which programs like to use beside it.
-
-    It is below the range that the kernel hands out by itself, so that it stays free.
-    """
-    while True:
-        port = 20_000 + int.from_bytes(os.urandom(4), "big") % 10_000
-        if all(_is_free(address, each) for each in range(port, port + _PORTS_TOGETHER)):
-            return port
-
-
-def _is_free(address: str, port: int) -> bool:
-    import socket
-
-    with socket.socket() as probe:
-        try:
-            probe.bind((address, port))
-        except OSError:
-            return False
-    return True
 
 
 def end_agents(run: RunPaths) -> None:

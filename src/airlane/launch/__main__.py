@@ -1,11 +1,31 @@
-"""Start the agent: `python -I -S .../airlane/launch/__main__.py ORDER` (the package need not be installed there)."""
+"""Start a node's agent (the package need not be installed there).
+
+`python -I -S .../airlane/launch/__main__.py ORDER` carries out an order; `--member DIR` introduces this node of a Slurm
+step first, and finds its order in DIR; `--sweep RUN ATTEMPT` ends what an agent left that was killed.
+"""
 
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from airlane.launch.agent import main
+
+
+def main(arguments: list[str]) -> int:
+    """What the first argument says; returns the exit code."""
+    if arguments[1:2] == ["--member"]:
+        from airlane.launch import member
+
+        return member.main(arguments)
+    if arguments[1:2] == ["--sweep"]:
+        from airlane.launch.sweep import sweep
+
+        sweep(arguments[2], attempt=int(arguments[3]))
+        return 0
+    from airlane.launch import agent
+
+    return agent.main(arguments)
+
 
 if __name__ == "__main__":
     # At once: there is nothing to tidy up, and a metrics thread stuck in a driver must not hold the exit.

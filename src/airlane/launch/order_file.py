@@ -18,9 +18,12 @@ def read_order(path: str) -> Order:
     """The order in a file, as an object with the same fields. Raises OSError, or ValueError for broken JSON."""
     with open(path, encoding="utf-8") as file:
         fields = parse_object(file.read())
+    fields.setdefault("beat_interval_s", None)
     fields["secrets_files"] = tuple(fields.get("secrets_files", ()))
     fields["gpus"] = tuple(fields.get("gpus", ()))
     fields["scratch_folders"] = tuple(fields.get("scratch_folders", ()))
+    container = fields.get("container")
+    fields["container"] = SimpleNamespace(**container) if container is not None else None
     return SimpleNamespace(**fields)  # type: ignore[return-value]
 
 

@@ -11,6 +11,7 @@ import time
 from airlane.launch import libc
 from airlane.launch.complaint import EXIT_NO_RECORD, complain
 from airlane.launch.ending import Ending
+from airlane.launch.heart import Heart
 from airlane.launch.oom import oom_count, oom_killed
 from airlane.launch.record import RecordFile
 from airlane.launch.scratch import remove_scratch
@@ -54,6 +55,8 @@ class Watch:
         self._kill_started: float | None = None
         self._oom_before = oom_count()
         self._control_text = b""
+        self._rank = b"%d" % order.node_rank
+        self._heart = Heart(order.beat_interval_s)
         self._poller = select.poll()
         self._poller.register(_CONTROL, select.POLLIN)
         if contained.news is not None:
@@ -131,10 +134,11 @@ class Watch:
                 self._pump()
 
     def _timeout_ms(self) -> float | None:
+        beat_s = self._heart.beat()
         if self._ending.kill_at is None:
-            return None
-        left_s = self._ending.kill_at - time.monotonic()
-        return 1000 * max(left_s, _KILL_AGAIN_S if self._kill_started is not None else 0.0)
+            return None if beat_s is None else 1000 * beat_s
+        left_s = max(self._ending.kill_at - time.monotonic(), _KILL_AGAIN_S if self._kill_started is not None else 0.0)
+        return 1000 * (left_s if beat_s is None else min(left_s, beat_s))
 
     def _read_control(self) -> None:
         try:
@@ -147,8 +151,9 @@ class Watch:
             return
         *lines, self._control_text = (self._control_text + text).split(b"\n")
         for line in lines:
-            if line.strip() in _REQUESTS:
-                self._ask(_REQUESTS[line.strip()])
+            request, _, node = line.strip().partition(b" ")  # a launcher tells all nodes what is for one
+            if request in _REQUESTS and node in (b"", self._rank):
+                self._ask(_REQUESTS[request])
 
     def _read_signals(self) -> None:
         if set(os.read(self._wake, 4096)) & set(libc.STOP_SIGNALS):
