@@ -78,16 +78,28 @@ _REFUSALS: tuple[tuple[str, type[AirError], str, str], ...] = (
         "sacctmgr show qos; fewer nodes, or another qos in the profile",
     ),
     (
-        "unrecognized option|invalid option|Invalid --|ambiguous",
+        "unrecognized option|invalid option|Invalid --|ambiguous|requires an argument",
         ConfigError,
         "sbatch does not take an option of the profile",
         "sbatch --help; then correct the profile",
     ),
     (
-        "Access/permission denied|User .*not permitted|not permitted to use",
+        "group not permitted to use this partition|Access/permission denied",
         ConfigError,
-        "Slurm refuses this user",
-        "id",
+        "Slurm does not let this user into the partition",
+        "scontrol show partition shows AllowGroups and AllowAccounts; set another partition in the profile",
+    ),
+    (
+        "nodes not in this partition",
+        ConfigError,
+        "sbatch's own options name nodes that are not in the partition",
+        "sinfo -N -o '%N %P'",
+    ),
+    (
+        "Required (node|partition) not available",
+        BackendError,
+        "what the run needs is down, drained or reserved now",
+        "sinfo -R says why; then try again",
     ),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ START_MARGIN_S = 120
 RETRY_DELAY_S = 30
 # What is free between the last moment of an attempt and the early warning.
 END_MARGIN_S = 60
+# What a #SBATCH line takes apart.
+_SPECIAL = re.compile("[\\s\"'#\\\\]")
 EXIT_NOT_SHARED = 78
 """What the script exits with where a node lacks the run folder or the interpreter (EX_CONFIG of sysexits.h)."""
 
@@ -98,7 +101,8 @@ def _settings(
     yield f"--output={_quoted(_literal_pattern(paths.supervisor_log))}"
     yield "--open-mode=append"
     yield from _size(record, options)
-    yield from _place(options, exclude)
+    for name, value in placement(options, exclude):
+        yield f"{name}={_quoted(value) if _SPECIAL.search(value) else value}"
     if time_s is not None:
         yield f"--time={write_duration(time_s)}"
     yield f"--signal=B:USR1@{options.warning_s(record.limits.stop_grace_s)}"
@@ -126,16 +130,15 @@ def _size(record: RunRecord, options: SlurmOptions) -> Iterator[str]:
         yield f"--mem={options.memory_per_node}"
 
 
-def _place(options: SlurmOptions, exclude: tuple[str, ...]) -> Iterator[str]:
-    for name in ("partition", "account", "qos", "reservation"):
+def placement(options: SlurmOptions, exclude: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """Where a profile wants to be, as options of sbatch and srun with their values."""
+    for name in ("partition", "account", "qos", "reservation", "constraint"):
         value = getattr(options, name)
         if value is not None:
-            yield f"--{name}={value}"
-    if options.constraint is not None:
-        yield f"--constraint={_quoted(options.constraint)}"
+            yield f"--{name}", value
     excluded = ",".join([*filter(None, [options.exclude]), *exclude])
     if excluded:
-        yield f"--exclude={excluded}"
+        yield "--exclude", excluded
 
 
 def _check_path(folder: Path) -> None:
