@@ -27,6 +27,7 @@ PUBLIC_HOSTS = {
     "files.pythonhosted.org",
     "github.com",
     "huggingface.co",
+    "index.docker.io",
     "json-schema.org",
     "mlflow.org",
     "pypi.org",

@@ -20,6 +20,7 @@ from airlane.launch.scratch import make_scratch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from airlane.launch.contained import Contained
+    from airlane.launch.order import Order
 
 _FIRST_FREE_DESCRIPTOR = 3
 
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> int:
         reserve(order.record_file)
         make_scratch(order.scratch_folders)
         command = Command(order)
-        contained = contain(order.containment, command)
+        contained = contain(order, command)
     except (OSError, ValueError) as error:
         from airlane.launch.watch import give_up
 
@@ -95,12 +96,17 @@ def keep_descriptors(numbers: str) -> None:
                 continue  # the listing's own
 
 
-def contain(wanted: str, command: Command) -> Contained:
+def contain(order: Order, command: Command) -> Contained:
     """Start the command: in a PID namespace where that is wanted ("auto": as root) and permitted. Raises OSError."""
+    wanted = order.containment
     if sys.platform != "linux":
         from airlane.launch.process_group import ProcessGroup
 
         return ProcessGroup(command)
+    if command.runtime in ("docker", "podman"):
+        from airlane.launch.container import EngineContainer
+
+        return EngineContainer(command, command.runtime, order)
     if wanted == "pid_namespace" or (wanted == "auto" and os.geteuid() == 0):
         namespace = in_namespace(command)
         if namespace is not None:

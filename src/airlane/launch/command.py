@@ -42,6 +42,8 @@ NOT_INHERITED = (
 )
 STRICT_BASH = ("bash", "-euo", "pipefail")
 NOT_STARTED = 127
+_FIRST_FREE_DESCRIPTOR = 3
+_MOST_DESCRIPTORS = 4096
 
 
 class Command:
@@ -50,7 +52,16 @@ class Command:
     def __init__(self, order: Order) -> None:
         """Raises OSError or ValueError when something the order names is not there."""
         self.secrets = {name: value for path in order.secrets_files for name, value in read_secrets(path).items()}
-        self.environment = build_environment(dict(os.environ), order.env, self.secrets)
+        self.runtime = None
+        self._order = order
+        inherited = dict(os.environ)
+        if order.container is not None:
+            from airlane.launch.container_image import choose_runtime
+
+            wanted, image = order.container.runtime, order.container.image
+            self.runtime = choose_runtime(wanted, image, is_archive=order.container.is_archive)
+            inherited = {}
+        self.environment = build_environment(inherited, order.env, self.secrets)
         self.log = os.open(order.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self.output_end = -1
         self.output = self.log
@@ -66,17 +77,29 @@ class Command:
         """Turn this (forked) process into bash running the command; never returns."""
         try:
             os.setsid()
-            put_mark(*self._run)
+            if self.runtime != "podman":  # whose monitor would take the mark over, and must outlive a sweep to clean up
+                put_mark(*self._run)
             os.chdir(self._folder)
             os.dup2(self._null, 0)
             os.dup2(self.output, 1)
             os.dup2(self.output, 2)
             libc.default_signals()
+            if self.runtime is not None:
+                self._run_container(self.runtime)
             os.execvpe(STRICT_BASH[0], [*STRICT_BASH, self._command_file], self.environment)  # noqa: S606 - it is the shell
         except (OSError, ValueError) as error:
             self.fail(error)
         finally:
             os._exit(NOT_STARTED)
+
+    def _run_container(self, runtime: str) -> None:
+        """Stay this process, which runs a container, and end as the command in it did. Raises OSError or ValueError."""
+        from airlane.launch.container_runner import Runner, end_like
+
+        # What an exec would close: the agent's locks and pipes.
+        os.closerange(_FIRST_FREE_DESCRIPTOR, self._failure)
+        os.closerange(self._failure + 1, _MOST_DESCRIPTORS)
+        end_like(Runner(runtime, self._order, self.environment, self.secrets).run())
 
     def fail(self, error: BaseException) -> None:
         """Tell the agent, from a child, why the command could not be started."""

@@ -11,7 +11,8 @@ class Contained:
 
     `pid` is the process whose death ends the command; `status` is bash's wait status, None while it lives; `empty`
     turns true when nothing of the command is left; `killed` counts what SIGKILL had to end, bash not included. `news`
-    is a descriptor that becomes readable when `reap` has something to find, besides SIGCHLD.
+    is a descriptor that becomes readable when `reap` has something to find, besides SIGCHLD. `oom_kill` is what the
+    container alone can tell: that the kernel killed something in it for lack of memory.
     """
 
     name = ""
@@ -22,6 +23,7 @@ class Contained:
         self.empty = False
         self.killed = 0
         self.news: int | None = None
+        self.oom_kill = False
 
     def reap(self) -> None:
         """Take note of what has ended; returns at once."""
@@ -34,3 +36,7 @@ class Contained:
     def kill(self) -> None:
         """End everything (SIGKILL); to be repeated until `empty`, for what is forked meanwhile."""
         raise NotImplementedError
+
+    def close(self) -> str | None:
+        """Called once at the end: what is held elsewhere is ended, too. Returns why that failed, or None."""
+        return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ class Order:
         fields["scratch_folders"] = tuple(fields["scratch_folders"])
         if fields["container"] is not None:
             lists = ("digests", "folders", "mounts", "arguments")
-            inside = {key: tuple(value) if key in lists else value for key, value in fields["container"].items()}
+            inside: Dict[str, Any] = dict(fields["container"])
+            inside.update({name: tuple(inside[name]) for name in lists})
             fields["container"] = ContainerOrder(**inside)
         return Order(**fields)

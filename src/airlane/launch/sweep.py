@@ -20,8 +20,10 @@ _PATIENCE_S = 2.0
 _PAUSE_S = 0.005
 
 
-def sweep(run_id: str, *, attempt: int | None = None, exclude: frozenset[int] = frozenset()) -> int:
-    """SIGKILL every process of this run (of one attempt, if given), and what descends from them; returns how many.
+def sweep(
+    run_id: str, *, attempt: int | None = None, node: int | None = None, exclude: frozenset[int] = frozenset()
+) -> int:
+    """SIGKILL every process of this run (of one attempt or node, if given), and their descendants; returns how many.
 
     A process belongs to the run when the environment it was started with says so, or its mark does. Ourselves, our
     ancestors and the pids in `exclude` are spared. Linux only; elsewhere 0.
@@ -31,9 +33,13 @@ def sweep(run_id: str, *, attempt: int | None = None, exclude: frozenset[int] = 
     variables = {b"AIR_RUN_ID=" + os.fsencode(run_id)}
     if attempt is not None:
         variables.add(b"AIR_ATTEMPT=%d" % attempt)
+    if node is not None:
+        variables.add(b"NODE_RANK=%d" % node)
 
     def belongs(pid: int) -> bool:
-        return variables <= _environment(pid) or (is_marked(pid, run_id, attempt) and lives(pid))
+        if variables <= _environment(pid):
+            return True
+        return node is None and is_marked(pid, run_id, attempt) and lives(pid)
 
     spared = exclude | _ourselves()
     killed: set[Identity] = set()

@@ -173,8 +173,11 @@ class Watch:
         if self._output:
             self._output.finish()
             self._fields["log_bytes_lost"] = self._output.lost_bytes
+        left = self._contained.close()
         remove_scratch(self._order.scratch_folders)
         self._fields.update(self._outcome())
+        if left is not None and self._fields["error"] is None:
+            self._fields["error"] = left
         return _write_final(self._record, self._fields)
 
     def _outcome(self) -> dict[str, Any]:
@@ -190,7 +193,7 @@ class Watch:
         elif not self._contained.empty:
             outcome["error"] = f"processes of the command were still there {_GIVE_UP_AFTER_S:.0f} s after SIGKILL"
         ended = {"exit_code": outcome["exit_code"], "signal": outcome["signal"]}
-        outcome["oom_kill"] = oom_killed(self._oom_before, oom_count(), **ended)
+        outcome["oom_kill"] = self._contained.oom_kill or oom_killed(self._oom_before, oom_count(), **ended)
         return outcome
 
 
