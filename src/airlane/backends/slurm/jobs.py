@@ -266,7 +266,7 @@ def read_pairs(text: str) -> dict[str, str]:
     """The Key=value pairs of one line of scontrol's; a value may hold spaces, as a comment and a path do."""
     matches = list(re.finditer(r"(?:^|\s)([A-Z][A-Za-z0-9:/_]*)=", text))
     ends = [match.start() for match in matches[1:]] + [len(text)]
-    return {match[1]: text[match.end() : end].strip() for match, end in zip(matches, ends, strict=True)}
+    return {match[1]: text[match.end() : end].strip() for match, end in zip(matches, ends, strict=False)}
 
 
 def _state(word: str) -> tuple[JobState, int | None]:

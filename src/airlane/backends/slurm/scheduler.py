@@ -45,15 +45,16 @@ class Slurm:
         self._submitting = {name: value for name, value in environ.items() if not _OVERRIDING.fullmatch(name)}
         self._accounting = True
 
-    def submit(self, script: Path, cwd: Path) -> int:
-        """Submit a batch script that starts in `cwd`; the job's id.
+    def submit(self, script: Path, cwd: Path, *, after: int | None = None) -> int:
+        """Submit a batch script that starts in `cwd`, when the job `after` has ended; the job's id.
 
         Raises:
             ConfigError: the profile asks for something that the cluster does not have.
             CapacityError: no node can ever be what the run needs.
             SlurmUnavailableError: Slurm did not answer.
         """
-        command = ["sbatch", "--parsable", f"--chdir={cwd}", str(script)]
+        order = [f"--dependency=afterany:{after}"] if after is not None else []
+        command = ["sbatch", "--parsable", f"--chdir={cwd}", *order, str(script)]
         done = self._run(command, SUBMIT_S, self._submitting)
         if done.exit_code == 0 and (match := re.match(r"(\d+)", done.stdout.strip())):
             return int(match[1])
