@@ -53,6 +53,7 @@ class Command:
         """Raises OSError or ValueError when something the order names is not there."""
         self.secrets = {name: value for path in order.secrets_files for name, value in read_secrets(path).items()}
         self.runtime = None
+        self.network = None
         self._order = order
         inherited = dict(os.environ)
         if order.container is not None:
@@ -61,6 +62,10 @@ class Command:
             wanted, image = order.container.runtime, order.container.image
             self.runtime = choose_runtime(wanted, image, is_archive=order.container.is_archive)
             inherited = {}
+        if order.network is not None:
+            from airlane.launch.network import settle
+
+            inherited, self.network = settle(order.network, inherited, towards=order.env["MASTER_ADDR"])
         self.environment = build_environment(inherited, order.env, self.secrets)
         self.log = os.open(order.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self.output_end = -1

@@ -29,6 +29,13 @@ def reachable_address(towards: Optional[str] = None) -> Optional[str]:
     return None
 
 
+def interface_towards(host: str) -> Optional[str]:
+    """The name of the interface that leads to a host; None where it is not plain. Raises OSError for no such host."""
+    address = resolve(host)
+    wanted = _source_towards(address) or address
+    return next((name for name, found in _interface_addresses() if found == wanted), None)
+
+
 def resolve(host: str) -> str:
     """The IPv4 address of a host. Raises OSError where it has none."""
     return str(socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
@@ -49,7 +56,7 @@ def _candidates() -> Iterator[str]:
         found = _source_towards(outside)
         if found is not None:
             yield found
-    yield from _interface_addresses()
+    yield from (address for _, address in _interface_addresses())
 
 
 def _source_towards(address: str) -> Optional[str]:
@@ -63,8 +70,8 @@ def _source_towards(address: str) -> Optional[str]:
     return None if source.startswith("127.") or source == "0.0.0.0" else source  # noqa: S104 - compared, not bound
 
 
-def _interface_addresses() -> Iterator[str]:
-    """The first address of every interface (Linux; elsewhere an interface that is asked so has none)."""
+def _interface_addresses() -> Iterator[tuple[str, str]]:
+    """Every interface with its first address (Linux; elsewhere an interface that is asked so has none)."""
     import fcntl
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -73,4 +80,4 @@ def _interface_addresses() -> Iterator[str]:
                 answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue
-            yield socket.inet_ntoa(answer[20:24])
+            yield name, socket.inet_ntoa(answer[20:24])

@@ -50,7 +50,7 @@ class Watch:
         self._ending = Ending(stop_grace_s=order.stop_grace_s, orphan_grace_s=order.orphan_grace_s)
         self._record = RecordFile(order.record_file)
         self._fields = _first_fields(order, started_at)
-        self._fields.update(containment=contained.name, pid=contained.pid)
+        self._fields.update(containment=contained.name, pid=contained.pid, network=command.network)
         self._ended_at: float | None = None
         self._kill_started: float | None = None
         self._oom_before = oom_count()
@@ -217,6 +217,7 @@ def _first_fields(order: Order, started_at: float) -> dict[str, Any]:
         "oom_kill": False,
         "stop_reason": None,
         "leftovers_killed": 0,
+        "network": None,
         "error": None,
     }
 

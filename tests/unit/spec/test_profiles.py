@@ -19,6 +19,7 @@ sbatch = ["--qos=high"]
 tracking_uri = "http://mlflow.lab:5000/"
 stop_grace_s = 10
 straggler_grace_s = 60.5
+network = "auto"
 secrets = { "hub/token" = "HF_TOKEN" }
 [profiles.quiet]
 tracking_uri = "none"
@@ -44,6 +45,7 @@ def test_a_profile_is_read_whole(file: Path) -> None:
         tracking_uri="http://mlflow.lab:5000",
         stop_grace_s=10.0,
         straggler_grace_s=60.5,
+        network="auto",
         secrets={"hub/token": "HF_TOKEN"},
         options={"partition": "gpu", "sbatch": ["--qos=high"]},
         file=file,
@@ -109,6 +111,16 @@ REFUSED = [
     ),
     ("[profiles.a]\nstop_grace_s = -1", "{file}: profiles.a.stop_grace_s: expected seconds, 0 or more, got -1", None),
     ("[profiles.a]\nstop_grace_s = nan", "{file}: profiles.a.stop_grace_s: expected seconds, 0 or more, got nan", None),
+    (
+        "[profiles.a]\nnetwork = 'ethernt'",
+        "{file}: profiles.a.network: expected one of efa, infiniband, ethernet, auto, got 'ethernt'",
+        "Did you mean `ethernet`?",
+    ),
+    (
+        "[profiles.a]\nnetwork = 1",
+        "{file}: profiles.a.network: expected one of efa, infiniband, ethernet, auto, got 1",
+        None,
+    ),
     (
         "[profiles.a]\nsecrets = 'x'",
         "{file}: profiles.a.secrets: expected a table, got 'x'",

@@ -38,6 +38,7 @@ ROWS: list[tuple[str, str, Any]] = [
         "command",
         "echo ${{x}} ${X:-8} ${a[@]} ${x%.*} ${x//a/b} $(date)",
     ),
+    ("network: infiniband", "network", "infiniband"),
     (compute('num_accelerators: "2", accelerator_type: GPU_1xA10'), "compute.num_accelerators", 2),
     (compute("num_accelerators: 16, accelerator_type: GPU_8xH100"), "compute.nodes", 2),
     (compute("num_accelerators: 16, accelerator_type: GPU_8xB300"), "compute.accelerators_per_node", 8),
