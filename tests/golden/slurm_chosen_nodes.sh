@@ -15,7 +15,6 @@
 #SBATCH --time=2-12:00:00
 #SBATCH --signal=B:USR1@60
 #SBATCH --requeue
-#SBATCH --no-kill
 #SBATCH --export=ALL
 #SBATCH --exclusive
 #SBATCH --switches=1@10:00

@@ -17,7 +17,6 @@
 #SBATCH --time=06:14:00
 #SBATCH --signal=B:USR1@60
 #SBATCH --requeue
-#SBATCH --no-kill
 #SBATCH --export=ALL
 
 python=/fsx/ada/airlane/bin/python

@@ -11,7 +11,6 @@
 #SBATCH --cpus-per-task=1
 #SBATCH --signal=B:USR1@60
 #SBATCH --requeue
-#SBATCH --no-kill
 #SBATCH --export=ALL
 
 python='/fsx/a da'"'"'s/bin/python'

@@ -14,7 +14,6 @@
 #SBATCH --time=06:00:00
 #SBATCH --signal=B:USR1@60
 #SBATCH --requeue
-#SBATCH --no-kill
 #SBATCH --export=ALL
 
 python=/fsx/ada/airlane/bin/python

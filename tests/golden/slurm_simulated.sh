@@ -12,7 +12,6 @@
 #SBATCH --partition=cpu
 #SBATCH --signal=B:USR1@300
 #SBATCH --requeue
-#SBATCH --no-kill
 #SBATCH --export=ALL
 
 python=/fsx/ada/airlane/bin/python

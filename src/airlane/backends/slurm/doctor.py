@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from airlane import __version__
+from airlane.backends.base import Finding
 from airlane.backends.slurm.capacity import chosen
 from airlane.backends.slurm.durations import write_duration
 from airlane.backends.slurm.options import SlurmOptions
@@ -17,7 +18,6 @@ from airlane.backends.slurm.programs import Completed
 from airlane.backends.slurm.scheduler import Slurm
 from airlane.backends.slurm.script import placement
 from airlane.errors import AirError, SlurmUnavailableError
-from airlane.frozen import frozen
 from airlane.store.paths import Home
 
 # How long a node gets to be granted, to start, and to see a file that was written here.
@@ -36,16 +36,6 @@ shift 2
 for name in "$@"; do command -v "$name" >/dev/null 2>&1 && echo "runtime=$name"; done
 true
 """.replace("SEE_FILE_S", str(_SEE_FILE_S))
-
-
-@frozen
-class Finding:
-    """One thing that was looked at: well (True), not well (False), or worth knowing (None)."""
-
-    name: str
-    ok: bool | None
-    detail: str
-    hint: str | None = None
 
 
 def doctor(options: SlurmOptions, slurm: Slurm, home: Home) -> Iterator[Finding]:

@@ -39,6 +39,11 @@ class Stage(StrEnum):
     ENDED = "ended"
     UNKNOWN = "unknown"
 
+    @property
+    def waits(self) -> bool:
+        """Whether the job is in the queue."""
+        return self is Stage.PENDING
+
 
 class JobState(StrEnum):
     """Slurm's states of a job (squeue(1), "JOB STATE CODES"), and what they mean to a run."""

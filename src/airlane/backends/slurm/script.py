@@ -107,7 +107,6 @@ def _settings(
         yield f"--time={write_duration(time_s)}"
     yield f"--signal=B:USR1@{options.warning_s(record.limits.stop_grace_s)}"
     yield "--requeue"
-    yield "--no-kill"
     yield "--export=ALL"
     yield from options.sbatch
 

@@ -29,22 +29,22 @@ ExitCode=3:0 RunTime=00:00:00 TimeLimit=UNLIMITED TimeMin=N/A SubmitTime=1796067
 EndTime=1796067952 Deadline=N/A SuspendTime=None SecsPreSuspend=0 LastSchedEval=1796067952 Scheduler=Main \
 Partition=gpu AllocNode:Sid=localhost:6481 ReqNodeList=(null) ExcNodeList=(null) NodeList=scan2 BatchHost=scan2 \
 NumNodes=1 NumCPUs=1 NumTasks=1 CPUs/Task=1 ReqB:S:C:T=0:0:*:* TRES=cpu=1,node=1,billing=1 Command=/home/ada/false.sh \
-WorkDir=/home/ada/a b=c StdErr=/dev/null StdIn=/dev/null StdOut=/dev/null Power= 
+WorkDir=/home/ada/a b=c StdErr=/dev/null StdIn=/dev/null StdOut=/dev/null Power=
 """
 SHOWN_PREEMPTED = """\
 JobId=39 JobName=ok.sh JobState=PREEMPTED Reason=None Dependency=(null) Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 \
 ExitCode=0:15 RunTime=00:00:27 TimeLimit=02:00:00 TimeMin=N/A StartTime=1796068161 EndTime=1796068188 Deadline=N/A \
 PreemptEligibleTime=1796068161 PreemptTime=1796068188 SuspendTime=None Partition=lowc NodeList=scan1 BatchHost=scan1 \
-NumNodes=1 Comment=airlane run x1  WorkDir=/home/ada Power= 
+NumNodes=1 Comment=airlane run x1  WorkDir=/home/ada Power=
 """
 SHOWN_UNAVAILABLE = """\
 JobId=26 JobName=ok.sh JobState=PENDING Reason=ReqNodeNotAvail,_UnavailableNodes:scan3 Dependency=(null) Requeue=0 \
-Restarts=0 ExitCode=0:0 TimeLimit=UNLIMITED StartTime=Unknown EndTime=Unknown Partition=gpu ReqNodeList=scan3 NodeList= \
-NumNodes=1 WorkDir=/home/ada
+Restarts=0 ExitCode=0:0 TimeLimit=UNLIMITED StartTime=Unknown EndTime=Unknown Partition=gpu ReqNodeList=scan3 \
+NodeList= NumNodes=1 WorkDir=/home/ada
 """
 SHOWN_NO_OUTPUT = """\
-JobId=31 JobName=false.sh JobState=FAILED Reason=JobLaunchFailure Requeue=1 Restarts=0 ExitCode=0:53 StartTime=1796068143 \
-EndTime=1796068143 Partition=high NodeList=scan1 BatchHost=scan1 WorkDir=/home/ada StdOut=/nowhere/x/y.log
+JobId=31 JobName=false.sh JobState=FAILED Reason=JobLaunchFailure Requeue=1 Restarts=0 ExitCode=0:53 \
+StartTime=1796068143 EndTime=1796068143 Partition=high NodeList=scan1 BatchHost=scan1 WorkDir=/home/ada StdOut=/nowhere/x/y.log
 """
 
 PARTITIONS = """\

@@ -36,6 +36,12 @@ def test_submitting_gives_the_id_of_the_job() -> None:
     assert run.timeouts == [SUBMIT_S]
 
 
+def test_a_job_may_be_told_to_wait_for_another() -> None:
+    run = Played(sbatch=said("48212\n"))
+    Slurm(run, {}).submit(SCRIPT, SCRIPT.parent, after=48211)
+    assert "--dependency=afterany:48211" in run.commands[0]
+
+
 def test_a_cluster_name_beside_the_id_is_passed_over() -> None:
     assert Slurm(Played(sbatch=said("48211;hpc\n")), {}).submit(SCRIPT, SCRIPT.parent) == 48211
 
