@@ -184,7 +184,7 @@ class Client:
             command=plan.command,
             parameters=parameters_text(plan.workload.parameters) if plan.workload.parameters is not None else None,
             diff=_diff(plan),
-            secrets=self._resolve_secrets(plan.record.secrets),
+            secrets=self._resolve_secrets(plan.record.secret_refs),
         )
         self._pack(plan, progress)
         backend = self._backend(plan.record.backend)

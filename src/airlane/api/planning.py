@@ -13,16 +13,16 @@ from airlane.api.user import user_name
 from airlane.backends.base import Backend, Compute, NodePlace
 from airlane.environment import EnvironmentPlan
 from airlane.environment.planning import built
-from airlane.errors import AirError, CapacityError, ConfigError
+from airlane.errors import AirError, CapacityError
 from airlane.frozen import frozen
 from airlane.spec.load import Loaded, load, load_text
-from airlane.spec.models import CodeSource, EnvironmentSpec, Workload
+from airlane.spec.models import CodeSource, Workload
 from airlane.spec.profiles import Profile
 from airlane.spec.ray_section import PUBLIC, RaySpec
 from airlane.store.paths import Home, RunPaths
-from airlane.store.records import EnvironmentRecord, Limits, RayRecord, RunRecord, SnapshotRecord
+from airlane.store.records import EnvironmentRecord, ImageRecord, Limits, RayRecord, RunRecord, SnapshotRecord
 from airlane.store.runs import RunView
-from airlane.supervise.workshop import run_variables
+from airlane.supervise.workshop import OF_AN_IMAGE, run_variables
 
 if TYPE_CHECKING:  # a run without code_source pays for none of it
     from airlane.snapshot.model import SnapshotPlan
@@ -77,9 +77,11 @@ class Planner:
     def plan(self, file: Path, overrides: Sequence[str], *, simulate: bool, touch: bool) -> RunPlan:
         """The plan of a workload file; with `touch`, digests of its code are kept so that the next plan is fast."""
         loaded = load(file, overrides)
+        image = self._plan_image(loaded, touch=touch)
         cache = self.home.snapshots / "digests" if touch else None
         code = _plan_code(loaded.workload.code_source, cache, self.home)
-        return self._finish(loaded, code, self._plan_environment(loaded), simulate=simulate, rerun_of=None)
+        planned = self._plan_environment(loaded)
+        return self._finish(loaded, code, planned, image=image, simulate=simulate, rerun_of=None)
 
     def replan(self, view: RunView, overrides: Sequence[str]) -> RunPlan:
         """The plan of a run again: its frozen code and its environment, unless an override changes them."""
@@ -96,15 +98,25 @@ class Planner:
         if changed.code_source != before.workload.code_source:
             code = _plan_code(changed.code_source, self.home.snapshots / "digests", self.home)
         recorded = view.record.environment
+        image = self._plan_image(loaded, touch=True)
         if changed.environment == before.workload.environment:
             planned = environment.plan(recorded.base, recorded.dependencies, base_dir=base_dir, home=self.home)
         else:
             planned = self._plan_environment(loaded)
-        return self._finish(loaded, code, planned, simulate=view.record.simulate, rerun_of=view)
+        return self._finish(loaded, code, planned, image=image, simulate=view.record.simulate, rerun_of=view)
+
+    def _plan_image(self, loaded: Loaded, *, touch: bool) -> ImageRecord | None:
+        image = loaded.workload.environment.docker_image
+        if image is None:
+            return None
+        from airlane.environment.container import plan_image
+
+        return plan_image(image, self.profile, self.home, touch=touch)
 
     def _plan_environment(self, loaded: Loaded) -> EnvironmentPlan:
         spec = loaded.workload.environment
-        _refuse_images(spec)
+        if spec.docker_image is not None:  # nothing to build, nor to keep
+            return environment.plan(environment.HOST, (), base_dir=loaded.base_dir, home=self.home)
         base_dir = spec.dependencies_file.parent if spec.dependencies_file is not None else loaded.base_dir
         return environment.plan(spec.version, spec.dependencies or (), base_dir=base_dir, home=self.home)
 
@@ -114,11 +126,13 @@ class Planner:
         code: SnapshotPlan | SnapshotRecord | None,
         planned: EnvironmentPlan,
         *,
+        image: ImageRecord | None,
         simulate: bool,
         rerun_of: RunView | None,
     ) -> RunPlan:
         warnings = loaded.warnings + (() if code is None or isinstance(code, SnapshotRecord) else code.warnings)
         record = self._record(loaded, code, planned, simulate=simulate, warnings=warnings)
+        record = replace(record, image=image)
         if rerun_of is not None:
             record = replace(record, rerun_of=rerun_of.record.id)
         lines, refusal = self._ask_backend(record)
@@ -230,18 +244,10 @@ def _snapshot_record(code: SnapshotPlan | SnapshotRecord | None) -> SnapshotReco
     return SnapshotRecord(code.digest, code.root_name, code.files, code.size_bytes, code.git)
 
 
-def _refuse_images(spec: EnvironmentSpec) -> None:
-    if spec.docker_image is not None:
-        raise ConfigError(
-            "environment.docker_image: this version of Airlane does not start containers",
-            hint="use environment.version and environment.dependencies",
-        )
-
-
 def _shown_variables(record: RunRecord, planned: EnvironmentPlan, home: Home) -> tuple[Mapping[str, str], ...]:
     """The variables as a dry run shows them, PATH left out: it is the environment's bin folder and the caller's."""
     paths = RunPaths(home.runs / "<month>" / _UNKNOWN_ID)
-    inside = built(planned).variables()
+    inside = built(planned).variables() if record.image is None else OF_AN_IMAGE
     root = record.snapshot.root_name if record.snapshot is not None else "scratch"
     share = record.accelerators_per_node
     gpus = record.accelerator_type.startswith("GPU_") and not record.simulate

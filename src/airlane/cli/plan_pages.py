@@ -6,12 +6,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airlane.cli.run_words import compute_words, git_words, place_words, short_digest
+from airlane.cli.run_json import image_facts
+from airlane.cli.run_words import (
+    compute_words,
+    git_words,
+    image_words,
+    place_words,
+    short_digest,
+    short_image_digest,
+)
 from airlane.cli.screen import Look
 from airlane.cli.words import count, size
 
 if TYPE_CHECKING:
     from airlane.api import RunPlan
+    from airlane.store.records import ImageRecord
 
 _LABEL = 11
 _NAME = 8
@@ -27,10 +36,7 @@ def check_marks(plan: RunPlan, look: Look) -> list[str]:
         code = f"{count(plan.snapshot.files, 'file')}, {size(plan.snapshot.size_bytes)}"
         git = git_words(plan.snapshot.git)
         lines.append(_mark(look, "code", short_digest(plan.snapshot.digest), code + (f"  ({git})" if git else "")))
-    environment = plan.environment
-    added = f"+{len(environment.dependencies)}" if environment.dependencies else ""
-    mark = look.ok if environment.key is None or environment.cached else look.later
-    lines.append(_mark(look, "environment", f"{environment.base}{added}", _environment_state(plan), mark=mark))
+    lines.append(_environment_mark(plan, look) if plan.record.image is None else _image_mark(plan.record.image, look))
     return [*lines, *(f"{look.warn} {warning}" for warning in plan.warnings)]
 
 
@@ -40,6 +46,8 @@ def dry_run_page(plan: RunPlan, look: Look) -> str:
     lines += _where(plan, look)
     if plan.record.network is not None:
         lines.append(_mark(look, "network", plan.record.network, "set on each node, from the devices it has"))
+    if plan.record.image is not None:
+        lines += _container_lines(plan.record.image, look)
     lines += _section("each node", _wrapped(joined_variables(plan.variables), look.columns or 80))
     lines += _section("command", plan.command.rstrip("\n").split("\n"))
     for line in plan.backend_lines[1:]:
@@ -50,7 +58,6 @@ def dry_run_page(plan: RunPlan, look: Look) -> str:
 def plan_facts(plan: RunPlan) -> dict[str, Any]:
     """The whole plan, as JSON."""
     compute = plan.workload.compute
-    environment = plan.environment
     snapshot = plan.snapshot
     return {
         "status": "DRY_RUN_OK",
@@ -60,12 +67,8 @@ def plan_facts(plan: RunPlan) -> dict[str, Any]:
         "accelerator_type": compute.accelerator_type,
         "nodes": plan.nodes,
         "accelerators_per_node": plan.accelerators_per_node,
-        "environment": {
-            "base": environment.base,
-            "dependencies": list(environment.dependencies),
-            "key": environment.key,
-            "cached": environment.cached,
-        },
+        "environment": _environment_facts(plan) if plan.record.image is None else None,
+        "image": image_facts(plan.record.image),
         "code": None
         if snapshot is None
         else {
@@ -81,6 +84,16 @@ def plan_facts(plan: RunPlan) -> dict[str, Any]:
         "where": list(plan.backend_lines),
         "fits": plan.refusal is None,
         "warnings": list(plan.warnings),
+    }
+
+
+def _environment_facts(plan: RunPlan) -> dict[str, Any]:
+    environment = plan.environment
+    return {
+        "base": environment.base,
+        "dependencies": list(environment.dependencies),
+        "key": environment.key,
+        "cached": environment.cached,
     }
 
 
@@ -109,6 +122,28 @@ def _where(plan: RunPlan, look: Look) -> list[str]:
         return [_mark(look, "where", place_words(plan.record), line) for line in plan.backend_lines[:1]]
     hint = [" " * (_LABEL + _NAME + 5) + line for line in (plan.refusal.hint or "").splitlines()]
     return [_mark(look, "where", place_words(plan.record), plan.refusal.message, mark=look.bad), *hint]
+
+
+def _container_lines(image: ImageRecord, look: Look) -> list[str]:
+    from airlane.environment.container import runtime_words
+
+    lines = [_mark(look, "container", "", runtime_words(image))]
+    if image.mounts:
+        lines.append(_mark(look, "mounts", "", ", ".join(image.mounts)))
+    if image.arguments:
+        lines.append(_mark(look, "options", "", " ".join(image.arguments)))
+    return lines
+
+
+def _environment_mark(plan: RunPlan, look: Look) -> str:
+    environment = plan.environment
+    added = f"+{len(environment.dependencies)}" if environment.dependencies else ""
+    mark = look.ok if environment.key is None or environment.cached else look.later
+    return _mark(look, "environment", f"{environment.base}{added}", _environment_state(plan), mark=mark)
+
+
+def _image_mark(image: ImageRecord, look: Look) -> str:
+    return _mark(look, "image", short_image_digest(image.digests), image_words(image))
 
 
 def _environment_state(plan: RunPlan) -> str:

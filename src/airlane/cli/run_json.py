@@ -6,7 +6,7 @@ from typing import Any
 
 from airlane.cli.run_words import cause_words
 from airlane.cli.words import iso
-from airlane.store.records import Attempt, Cause
+from airlane.store.records import Attempt, Cause, ImageRecord, RunRecord
 from airlane.store.runs import RunView
 from airlane.store.states import State
 
@@ -40,17 +40,34 @@ def run_facts(view: RunView, now: float) -> dict[str, Any]:
         "accelerator_type": record.accelerator_type,
         "simulated": record.simulate,
         "network": record.network,
-        "environment": {
-            "base": record.environment.base,
-            "dependencies": list(record.environment.dependencies),
-            "key": record.environment.key,
-        },
+        "environment": _environment_facts(record),
+        "image": image_facts(record.image),
         "code_digest": record.snapshot.digest if record.snapshot else None,
         "rerun_of": record.rerun_of,
         "attempts": [_attempt_facts(attempt, now) for attempt in view.attempts],
         "folder": str(view.paths.root),
         "warnings": list(record.warnings),
         "tracking_error": view.status.tracking_error if view.status else None,
+    }
+
+
+def _environment_facts(record: RunRecord) -> dict[str, Any] | None:
+    if record.image is not None:
+        return None
+    environment = record.environment
+    return {"base": environment.base, "dependencies": list(environment.dependencies), "key": environment.key}
+
+
+def image_facts(image: ImageRecord | None) -> dict[str, Any] | None:
+    """A run's container image."""
+    if image is None:
+        return None
+    return {
+        "url": image.url,
+        "digest": image.digests[0] if image.digests else None,
+        "runtime": image.runtime,
+        "mounts": list(image.mounts),
+        "options": list(image.arguments),
     }
 
 

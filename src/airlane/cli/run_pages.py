@@ -12,15 +12,17 @@ from airlane.cli.run_words import (
     environment_words,
     git_words,
     home_relative,
+    image_words,
     metric_words,
     painted_state,
     place_words,
     short_digest,
+    short_image_digest,
     status_words,
 )
 from airlane.cli.screen import Look
 from airlane.cli.words import ago, count, duration, local_time, size
-from airlane.store.records import Attempt
+from airlane.store.records import Attempt, RunRecord
 from airlane.store.runs import RunView
 from airlane.store.states import State
 
@@ -61,7 +63,7 @@ def get_page(view: RunView, look: Look, now: float, *, workload: str | None = No
         ("where", _where(view)),
         ("compute", _compute(view)),
         ("code", _code(view)),
-        ("environment", environment_words(record.environment)),
+        _environment(record),
     )
     below = (
         ("metrics", "   ".join([*metric_words(view, steps=True), _mlflow_url(view) or ""]).rstrip()),
@@ -136,6 +138,14 @@ def _code(view: RunView) -> str:
         git_words(snapshot.git),
     )
     return "  ".join(part for part in parts if part)
+
+
+def _environment(record: RunRecord) -> tuple[str, str]:
+    if record.image is None:
+        return "environment", environment_words(record.environment)
+    runtime = f"in {record.image.runtime}" if record.image.runtime is not None else ""
+    parts = image_words(record.image), short_image_digest(record.image.digests), runtime
+    return "image", "  ".join(part for part in parts if part)
 
 
 def _rows(rows: Sequence[tuple[str, str]], look: Look) -> list[str]:

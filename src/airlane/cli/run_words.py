@@ -8,7 +8,7 @@ from airlane.cli.layout import hanging
 from airlane.cli.screen import Look
 from airlane.cli.words import count, duration
 from airlane.spec.accelerators import AcceleratorKind, parse_accelerator_type
-from airlane.store.records import Cause, EnvironmentRecord, GitState, RunRecord
+from airlane.store.records import Cause, EnvironmentRecord, GitState, ImageRecord, RunRecord
 from airlane.store.runs import RunView
 from airlane.store.states import Phase, State
 
@@ -55,6 +55,17 @@ def environment_words(environment: EnvironmentRecord) -> str:
     added = ", ".join(environment.dependencies)
     key = f"   key {environment.key[:_SHORT_KEY]}" if environment.key else ""
     return f"{environment.base}{f' + {added}' if added else ''}{key}"
+
+
+def image_words(image: ImageRecord) -> str:
+    """What an image is, beside its digest: its reference, or the archive's name."""
+    latest = "  (looked up again on each node)" if image.pull_always else ""
+    return f"{home_relative(Path(image.url)) if image.is_archive else image.url}{latest}"
+
+
+def short_image_digest(digests: tuple[str, ...]) -> str:
+    """The beginning of an image's digest, without the name of its kind; nothing where it is not known yet."""
+    return short_digest(digests[0].partition(":")[2]) if digests else ""
 
 
 def short_digest(digest: str) -> str:

@@ -82,6 +82,15 @@ class Node:
         self.cpus = cpus
 
 
+def takers(archive: str) -> tuple[str, ...]:
+    """The runtimes that take an archive, by the end of its name."""
+    if archive.endswith(".sif"):
+        return (APPTAINER,)
+    if archive.endswith(".sqsh"):
+        return (ENROOT,)
+    return (DOCKER, PODMAN, APPTAINER)
+
+
 def container_name(order: Order) -> str:
     return f"air-{order.run_id}-{order.attempt}-{order.node_rank}"
 
@@ -180,12 +189,7 @@ def mounts_of(order: Order) -> list[str]:
     container = _container(order)
     own = [f"{folder}:{folder}" for folder in (*container.folders, *order.scratch_folders)]
     package = os.path.dirname(os.path.abspath(__file__))
-    return [*own, f"{package}:{package}:ro", *(_whole(mount) for mount in container.mounts)]
-
-
-def _whole(mount: str) -> str:
-    """One path alone stands at the same place inside: "/fsx" is "/fsx:/fsx"."""
-    return mount if ":" in mount else f"{mount}:{mount}"
+    return [*own, f"{package}:{package}:ro", *container.mounts]
 
 
 def _mount(mount: str) -> str:

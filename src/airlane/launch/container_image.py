@@ -14,7 +14,7 @@ import tempfile
 import time
 
 from airlane.launch import image_archive
-from airlane.launch.container_argv import APPTAINER, DOCKER, ENGINES, ENROOT, PODMAN, RUNTIMES
+from airlane.launch.container_argv import APPTAINER, ENGINES, ENROOT, PODMAN, RUNTIMES, takers
 from airlane.launch.image_archive import ArchiveError, Unpacked
 from airlane.launch.scratch import make_scratch
 
@@ -50,15 +50,6 @@ def choose_runtime(wanted: Optional[str], image: str, *, is_archive: bool) -> st
         if shutil.which(runtime) is not None:
             return runtime
     raise ImageError(f"no container runtime for {image} on {os.uname().nodename}: looked for {', '.join(fitting)}")
-
-
-def takers(archive: str) -> tuple[str, ...]:
-    """The runtimes that take an archive, by the end of its name."""
-    if archive.endswith(".sif"):
-        return (APPTAINER,)
-    if archive.endswith(".sqsh"):
-        return (ENROOT,)
-    return (DOCKER, PODMAN, APPTAINER)
 
 
 class NodeImages:
@@ -263,7 +254,9 @@ def logged_in(runtime: str, order: ContainerOrder, secrets: Mapping[str, str]) -
     if order.credentials is None:
         yield {}
         return
-    user, _, password = secrets[order.credentials].partition(":")
+    user, colon, password = secrets[order.credentials].partition(":")
+    if not colon:
+        raise ImageError("the secret that opens the registry must be USER:PASSWORD, and there is no colon in it")
     if runtime == APPTAINER:
         yield {"APPTAINER_DOCKER_USERNAME": user, "APPTAINER_DOCKER_PASSWORD": password}
         return

@@ -111,8 +111,8 @@ class Runner:
         """The user's home folder where the profile mounts it, else an empty one that ends with the attempt."""
         with contextlib.suppress(KeyError):
             home = pwd.getpwuid(uid).pw_dir
-            seen = [mount.partition(":")[0] for mount in self._container.mounts if mount.count(":") == 0]
-            if any(home == folder or home.startswith(folder.rstrip("/") + "/") for folder in seen):
+            inside = [mount.split(":")[1].rstrip("/") for mount in self._container.mounts]
+            if any(home == folder or home.startswith(f"{folder}/") for folder in inside):
                 return home
         home = os.path.join(self._box, "home")
         os.makedirs(home, mode=0o700, exist_ok=True)

@@ -11,11 +11,10 @@ import io
 import json
 import os
 import re
-import tarfile
-import zlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import tarfile
     from collections.abc import Callable
     from typing import Any, BinaryIO, Optional
 
@@ -65,6 +64,9 @@ def read_facts(path: str, progress: Optional[Callable[[int], None]] = None) -> I
     A plain archive costs a few seeks; a compressed one is read up to its manifest, which often stands at the end.
     Raises OSError, or ArchiveError.
     """
+    import tarfile
+    import zlib
+
     kind = kind_of(path)
     if kind not in (TAR, GZIP):
         raise ArchiveError(f"is a {kind} file, not what docker save writes")
@@ -104,6 +106,8 @@ class Unpacked(io.RawIOBase):
 
     def _fill(self) -> bool:
         """Unpack some more; False at the end."""
+        import zlib
+
         while not self._ready:
             packed = self._zlib.unconsumed_tail if self._zlib is not None else b""
             if not packed:

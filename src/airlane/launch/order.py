@@ -14,7 +14,7 @@ class ContainerOrder:
     `runtime` is None for the first that the node has. `digests` are the names that an archive's image may have in an
     engine: that of its configuration, then those of its manifests; `stamp` is what the archive had when they were
     read. `folders` are what the run itself needs to see;
-    `mounts` are the profile's, SOURCE[:TARGET[:ro]]. `arguments` are further options of the runtime. `credentials` is
+    `mounts` are the profile's, SOURCE:TARGET[:ro]. `arguments` are further options of the runtime. `credentials` is
     the name under which the secrets hold the registry's USER:PASSWORD.
     """
 

@@ -10,13 +10,19 @@ from typing import Any
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from airlane.frozen import frozen
+from airlane.launch.image_archive import ENDINGS, GZIP, TAR, ArchiveError, kind_of
 from airlane.spec import nodes
 from airlane.spec.containers import Items
 from airlane.spec.kinds import Kind, Text, override_value, read_text
-from airlane.spec.reading import INVALID, Place, came
+from airlane.spec.reading import INVALID, Place, came, clip
 
 MAX_FILE_BYTES = 1024 * 1024
 _VARIABLE = r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))"
+
+# Source: distribution/reference, reference.go (its grammar, without the limits on lengths).
+_REFERENCE = (
+    r"(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?[a-z0-9._-]+(?:/[a-z0-9._-]+)*(?::[A-Za-z0-9_.-]+)?(?:@sha256:[0-9a-f]{64})?"
+)
 
 
 def expand(text: str, place: Place) -> Path | None:
@@ -59,6 +65,56 @@ class Folder(Kind):
 
     def from_override(self, text: str, mark: nodes.OverrideMark) -> Node:
         return nodes.text_scalar(text, mark)
+
+
+class Image(Kind):
+    """A container image: a registry's reference, or the path of an archive, told by its ending."""
+
+    @property
+    def words(self) -> str:
+        return f"an image's reference, or an archive's path ({', '.join(ENDINGS)})"
+
+    def read(self, node: Node, place: Place) -> Any:
+        text = read_text(node, place)
+        if text is None:
+            return INVALID
+        if text.endswith(ENDINGS):
+            return self._read_archive(text, place)
+        if not re.fullmatch(_REFERENCE, text):
+            place.report(f"expected {self.words}, got {clip(text)!r}", hint="for example ghcr.io/me/train:1.2")
+            return INVALID
+        return text
+
+    def _read_archive(self, text: str, place: Place) -> Any:
+        path = expand(text, place)
+        if path is None:
+            return INVALID
+        if place.reading.check_files:
+            try:
+                kind = kind_of(str(path))
+            except FileNotFoundError:
+                place.report(f"there is no file {path}")
+                return INVALID
+            except (OSError, ArchiveError) as error:
+                why = str(error) if isinstance(error, ArchiveError) else f"cannot be read: {reason(error)}"
+                place.report(f"{path} {why}", hint="make it with: docker save IMAGE | gzip > FILE.tar.gz")
+                return INVALID
+            if not _ending_fits(text, kind):
+                place.report(f"{path} is a {kind} file, whatever its name says", hint=f"call it NAME.{kind}")
+                return INVALID
+        return str(path)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "minLength": 1}
+
+    def from_override(self, text: str, mark: nodes.OverrideMark) -> Node:
+        return nodes.text_scalar(text, mark)
+
+
+def _ending_fits(name: str, kind: str) -> bool:
+    if kind in (TAR, GZIP):
+        return name.endswith((".tar", ".tar.gz", ".tgz"))
+    return name.endswith(f".{kind}")
 
 
 class InnerPath(Kind):

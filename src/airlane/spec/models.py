@@ -18,7 +18,7 @@ from airlane.spec.accelerators import CPU_EXAMPLES, CPU_PATTERN, NAMES, Accelera
 from airlane.spec.bases import DEFAULT_BASE
 from airlane.spec.containers import Anything, Items, Named, Section, WrappedSection
 from airlane.spec.fields import entry
-from airlane.spec.files import Dependencies, Folder, InnerPath
+from airlane.spec.files import Dependencies, Folder, Image, InnerPath
 from airlane.spec.kinds import LONGEST_VARIABLE_BYTES, Base, Choice, Command, Remote, Text, Whole
 from airlane.spec.ray_section import RaySpec
 
@@ -118,7 +118,13 @@ class DockerImage:
     """A container image to run in."""
 
     url: str = field(
-        metadata=entry("The image's reference.", _ANY_TEXT, example="ghcr.io/me/train:1.2", required=True),
+        metadata=entry(
+            "The image: its reference in a registry, or an archive beside this file (.tar or .tar.gz as docker save "
+            "writes it, .sif, .sqsh).",
+            Image(),
+            example="ghcr.io/me/train:1.2",
+            required=True,
+        ),
     )
     tag_policy: str = field(
         default="auto",
@@ -134,7 +140,9 @@ class DockerImage:
     )
     credentials_key: str | None = field(
         default=None,
-        metadata=entry("The key of the secret that opens the registry.", _ANY_TEXT, example="token"),
+        metadata=entry(
+            "The key of the secret that opens the registry; it holds USER:PASSWORD.", _ANY_TEXT, example="token"
+        ),
     )
 
 

@@ -11,11 +11,13 @@ from typing import Any
 
 from airlane.errors import ConfigError
 from airlane.frozen import frozen
+from airlane.launch.container_argv import RUNTIMES
 from airlane.launch.network import PRESETS
 from airlane.spec.suggest import did_you_mean
 
 BUILT_IN = "local"
 NO_TRACKING = "none"
+NO_CONTAINERS = "none"
 STOP_GRACE_S = 30.0
 STRAGGLER_GRACE_S = 300.0
 
@@ -25,7 +27,8 @@ class Profile:
     """Where runs happen, and how.
 
     `tracking_uri` is None where Airlane starts its own MLflow server, and NO_TRACKING where there is none. `secrets`
-    maps "scope/key" to the caller's environment variable that holds the value. `options` are the backend's own keys.
+    maps "scope/key" to the caller's environment variable that holds the value. `container` is the runtime of images,
+    NO_CONTAINERS where there is none, and None for the first that a node has. `options` are the backend's own keys.
     """
 
     name: str
@@ -35,6 +38,9 @@ class Profile:
     stop_grace_s: float = STOP_GRACE_S
     straggler_grace_s: float = STRAGGLER_GRACE_S
     network: str | None = None
+    container: str | None = None
+    mounts: tuple[str, ...] = ()
+    container_args: tuple[str, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     file: Path | None = None
@@ -169,6 +175,37 @@ def _network(value: Any, where: str) -> str:
     return str(value)
 
 
+def _container(value: Any, where: str) -> str:
+    known = (*RUNTIMES, NO_CONTAINERS)
+    if value not in known:
+        near = did_you_mean(value, known) if isinstance(value, str) else None
+        raise ConfigError(f"{where}: expected one of {', '.join(known)}, got {value!r}", hint=near)
+    return str(value)
+
+
+def _mounts(value: Any, where: str) -> tuple[str, ...]:
+    mounts = _texts(value, where)
+    for mount in mounts:
+        if not re.fullmatch("/[^:]*(:/[^:]*)?(:r[ow])?", mount):
+            raise ConfigError(
+                f"{where}: expected /FOLDER, /FOLDER:/INSIDE or /FOLDER:/INSIDE:ro, got {mount!r}",
+                hint='for example mounts = ["/data:/data:ro"]',
+            )
+    return tuple(_with_target(mount) for mount in mounts)
+
+
+def _with_target(mount: str) -> str:
+    """Both ends of a mount: "/data:ro" is "/data:/data:ro"."""
+    source, *rest = mount.split(":")
+    return mount if rest and rest[0].startswith("/") else ":".join([source, source, *rest])
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ConfigError(f"{where}: expected a list of texts, got {value!r}")
+    return tuple(value)
+
+
 def _secrets(value: Any, where: str) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ConfigError(
@@ -189,6 +226,9 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "stop_grace_s": _seconds,
     "straggler_grace_s": _seconds,
     "network": _network,
+    "container": _container,
+    "mounts": _mounts,
+    "container_args": _texts,
     "secrets": _secrets,
 }
 

@@ -32,6 +32,11 @@ class Home:
         return self.root / "environments"
 
     @property
+    def images(self) -> Path:
+        """What the archives of container images hold, read once each (see environment/container.py)."""
+        return self.root / "images"
+
+    @property
     def mlflow(self) -> Path:
         return self.root / "mlflow"
 
@@ -59,8 +64,8 @@ class Home:
     @property
     def everything(self) -> tuple[Path, ...]:
         """The home, and all that Airlane puts into it."""
-        folders = (self.runs, self.snapshots, self.environments, self.mlflow, self.secrets, self.slots, self.tokens)
-        return (self.root, *folders, self.index, self.submission_lock)
+        kept = (self.runs, self.snapshots, self.environments, self.images, self.mlflow, self.secrets, self.tokens)
+        return (self.root, *kept, self.slots, self.index, self.submission_lock)
 
     def snapshot_archive(self, digest: str) -> Path:
         return self.snapshots / f"{digest}.tar.zst"

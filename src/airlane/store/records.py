@@ -77,6 +77,40 @@ class EnvironmentRecord:
     key: str | None
 
 
+# The name under which a run's secrets hold the registry's USER:PASSWORD.
+REGISTRY_LOGIN = "registry login"
+
+
+@frozen
+class ImageRecord:
+    """The container image of a run: a registry's reference, or the absolute path of an archive.
+
+    `runtime` is None for the first that a node has. `digests` are what the archive's image is called in an engine, its
+    configuration's first; empty until a large archive has been read. `stamp` is the archive's size and time then.
+    `credentials` is the secret, scope/key, that opens the registry. `mounts` and `arguments` are the profile's.
+    """
+
+    url: str
+    is_archive: bool
+    runtime: str | None
+    digests: tuple[str, ...] = ()
+    stamp: str | None = None
+    pull_always: bool = False
+    credentials: str | None = None
+    mounts: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """What has to be looked up for the image: a name that no variable can have, to scope/key."""
+        return {REGISTRY_LOGIN: self.credentials} if self.credentials is not None else {}
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing has to be read before a node can be told what to run."""
+        return not self.is_archive or bool(self.digests)
+
+
 @frozen
 class Limits:
     """The budgets of a run."""
@@ -115,6 +149,7 @@ class RunRecord:
     simulate: bool
     limits: Limits
     environment: EnvironmentRecord
+    image: ImageRecord | None = None
     snapshot: SnapshotRecord | None = None
     tracking_uri: str | None = None
     mlflow_run_name: str | None = None
@@ -130,6 +165,11 @@ class RunRecord:
     hosted_only: dict[str, Any] = field(default_factory=dict)
     backend_options: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+    @property
+    def secret_refs(self) -> dict[str, str]:
+        """Everything that has to be resolved for the run: name to scope/key."""
+        return {**self.secrets, **(self.image.secrets if self.image is not None else {})}
 
 
 @frozen

@@ -11,8 +11,9 @@ from pathlib import Path
 from airlane import environment, snapshot
 from airlane.backends.base import NodePlace
 from airlane.environment import BuiltEnvironment, EnvironmentPlan
-from airlane.errors import SnapshotError
-from airlane.launch.order import Order
+from airlane.errors import EnvironmentBuildError, SnapshotError
+from airlane.launch.container_argv import box_folder
+from airlane.launch.order import ContainerOrder, Order
 from airlane.launch.rendezvous import node_variables, ray_tmpdir
 from airlane.store.disk import make_private_folder
 from airlane.store.paths import Home, RunPaths
@@ -20,6 +21,8 @@ from airlane.store.records import RunRecord
 from airlane.tracking.tracker import TrackedRun
 
 _CANCEL_PATIENCE_S = 10.0
+# An image has its own PATH, which what is written here does not touch.
+OF_AN_IMAGE = {"PATH": ""}
 
 
 class RunWorkshop:
@@ -30,6 +33,7 @@ class RunWorkshop:
         self._paths = paths
         self._home = home
         self._plan = plan
+        self._image = record.image
         self._built: BuiltEnvironment | None = None
         self._failure: Exception | None = None
         self._thread: threading.Thread | None = None
@@ -39,10 +43,10 @@ class RunWorkshop:
 
     def begin(self) -> None:
         self._held.enter_context(environment.hold(self._home, self._plan.key))
-        if self._plan.cached:
+        if self._plan.cached and (self._image is None or self._image.settled):
             self._build()
             return
-        self.progress = "building the environment"
+        self.progress = "building the environment" if self._image is None else "reading the image"
         self._thread = threading.Thread(target=self._build, name="environment", daemon=True)
         self._thread.start()
 
@@ -54,6 +58,10 @@ class RunWorkshop:
     def _build(self) -> None:
         try:
             make_private_folder(self._paths.attempt(0))
+            if self._image is not None and not self._image.settled:
+                from airlane.environment.container import with_digests
+
+                self._image = with_digests(self._image, self._home, progress=self._say_of_image)
             self._built = environment.build(
                 self._plan,
                 log=self._paths.setup_log(0),
@@ -65,6 +73,11 @@ class RunWorkshop:
 
     def _say(self, words: str) -> None:
         self.progress = f"environment: {words}"
+
+    def _say_of_image(self, words: str) -> None:
+        if self._given_up.is_set():
+            raise EnvironmentBuildError("The image was not read to its end: the run was stopped.")
+        self.progress = words
 
     def orders(
         self, attempt: int, places: Sequence[NodePlace], port: int, tracked: TrackedRun | None
@@ -106,17 +119,33 @@ class RunWorkshop:
             stop_grace_s=record.limits.stop_grace_s,
             metrics_file=str(paths.node_metrics(attempt=attempt, node=node)),
             gpus=place.devices,
-            scratch_folders=(ray_tmpdir(record.id, attempt=attempt, node=node),),
+            scratch_folders=self._scratch_folders(attempt, node),
+            container=self._container(),
         )
 
+    def _scratch_folders(self, attempt: int, node: int) -> tuple[str, ...]:
+        ray = ray_tmpdir(self._record.id, attempt=attempt, node=node)
+        if self._image is None:
+            return (ray,)
+        return ray, box_folder(self._record.id, attempt=attempt, node=node)
+
+    def _container(self) -> ContainerOrder | None:
+        if self._image is None:
+            return None
+        from airlane.environment.container import container_order
+
+        return container_order(self._image, self._paths)
+
     def _secrets_files(self, tracked: TrackedRun | None) -> tuple[str, ...]:
-        own = str(self._paths.secrets) if self._record.secrets else None
-        login = tracked.login_file if tracked is not None else None
-        return tuple(file for file in (own, login) if file is not None)
+        own = str(self._paths.secrets) if self._record.secret_refs else None
+        tracking = tracked.login_file if tracked is not None else None
+        return tuple(file for file in (own, tracking) if file is not None)
 
     def _environment_variables(self) -> dict[str, str]:
         if self._built is None:
             raise AssertionError("orders are written once the environment is ready")
+        if self._image is not None:
+            return dict(OF_AN_IMAGE)
         return self._built.variables(os.environ)
 
     def _lay_out_code(self, attempt: int, node: int) -> Path:
