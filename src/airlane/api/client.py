@@ -20,6 +20,7 @@ from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, default_home
 from airlane.store.records import SnapshotRecord
 from airlane.store.runs import NewRun, RunContent, RunStore, RunView
+from airlane.store.states import Phase
 
 if TYPE_CHECKING:  # each method imports what it needs: `air get` must not pay for `air run`
     from airlane.api.planning import Planner, RunPlan
@@ -125,7 +126,11 @@ class Client:
         matches = read_filters(filters or {})
         user = None if all_users or "user" in (filters or {}) else user_name(self._env)
         selection = Selection(limit, user, None if all_status else recent(), matches)
-        return list_runs(self._store, RunIndex(self.home.index), self._settle, selection, on_damage=on_damage)
+
+        def settle(views: Sequence[RunView]) -> Sequence[RunView]:
+            return self._settle_all(views, on_damage or (lambda _error: None))
+
+        return list_runs(self._store, RunIndex(self.home.index), settle, selection, on_damage=on_damage)
 
     def cancel(self, names: Sequence[str]) -> tuple[str, ...]:
         """Ask the runs to end; returns the ids of those that had not ended yet. Harmless when repeated.
@@ -151,6 +156,7 @@ class Client:
                 f"cannot write {view.paths.cancel}: {error.strerror}",
                 hint=f"free some space, or ask its supervisor: kill {pid}" if pid is not None else "free some space",
             ) from error
+        self._backend(view.record.backend).cancel(view.paths)
 
     def cancel_all(self) -> tuple[str, ...]:
         """Cancel every run of this user that has not ended."""
@@ -188,6 +194,8 @@ class Client:
         )
         self._pack(plan, progress)
         backend = self._backend(plan.record.backend)
+        if backend.builds_first:
+            plan = self._build(plan, progress)
         with self._store.submission():
             new = self._store.create(replace(plan.record, submitted_at=time.time()), content)
             try:
@@ -199,6 +207,21 @@ class Client:
                 self._store.discard(new)
                 raise
         return self._run(self._store.view(new.paths), created=True)
+
+    def _build(self, plan: RunPlan, progress: Progress | None) -> RunPlan:
+        """The plan with its environment built here: the nodes may have no network."""
+        from airlane import environment
+
+        planned = plan.environment
+        if planned.cached:
+            return plan
+
+        def tell(words: str) -> None:
+            if progress is not None:
+                progress("environment", words)
+
+        environment.build(planned, progress=tell)
+        return replace(plan, environment=replace(planned, cached=True))
 
     def _supervise(self, new: NewRun, plan: RunPlan) -> None:
         from airlane.supervise.body import supervise
@@ -237,10 +260,46 @@ class Client:
         snapshot.pack(plan.snapshot, archive, tell)
 
     def _settle(self, view: RunView) -> RunView:
-        if view.state.terminal:
-            return view
-        if self._backend(view.record.backend).poll([view.paths])[view.paths.id] is not Liveness.DEAD:
-            return view
+        return self._settle_all([view])[0]
+
+    def _settle_all(
+        self, views: Sequence[RunView], on_damage: Callable[[StoreError], None] | None = None
+    ) -> tuple[RunView, ...]:
+        """The truth about each: those of dead supervisors are ended, what others wait for is said.
+
+        With `on_damage`, runs whose files are damaged are left out.
+        """
+        open_views = [view for view in views if not view.state.terminal]
+        settled = {view.paths.id: view for view in views}
+        for name in dict.fromkeys(view.record.backend for view in open_views):
+            there = [view for view in open_views if view.record.backend == name]
+            self._settle_there(self._backend(name), there, settled, on_damage)
+        return tuple(settled[view.paths.id] for view in views if view.paths.id in settled)
+
+    def _settle_there(
+        self,
+        backend: Backend,
+        views: Sequence[RunView],
+        settled: dict[str, RunView],
+        on_damage: Callable[[StoreError], None] | None,
+    ) -> None:
+        alive = backend.poll([view.paths for view in views])
+        dead = [view for view in views if alive[view.paths.id] is Liveness.DEAD]
+        queued = [view for view in views if view not in dead and _has_no_supervisor(view)]
+        waiting = backend.queued([view.paths for view in queued])
+        settled |= {
+            view.paths.id: view.waits(waiting[view.paths.id].detail) for view in queued if view.paths.id in waiting
+        }
+        for view in dead:
+            try:
+                settled[view.paths.id] = self._settle_dead(view)
+            except StoreError as error:
+                if on_damage is None:
+                    raise
+                del settled[view.paths.id]
+                on_damage(error)
+
+    def _settle_dead(self, view: RunView) -> RunView:
         from airlane.supervise.body import log_evidence
         from airlane.supervise.settle import settle
 
@@ -258,6 +317,11 @@ class Client:
             from airlane.supervise.body import close_attempt
 
             close_attempt(self.home, view.record, view.paths, view.attempts[-1], self._env)
+
+
+def _has_no_supervisor(view: RunView) -> bool:
+    """Whether a scheduler has not started the run's supervisor yet, or is to start another."""
+    return view.status is None or view.status.phase is Phase.QUEUED
 
 
 def _check_token(token: str | None) -> str | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 
 from airlane.errors import ArgumentError, NotFoundError, StoreError
 from airlane.frozen import frozen
@@ -15,6 +16,9 @@ from airlane.store.runs import RunStore, RunView
 
 FILTER_KEYS = ("accelerator_type", "experiment", "num_accelerators", "user")
 RECENT_S = 24 * 3600.0
+
+# So many runs are read before the scheduler is asked about them.
+_CHUNK = 64
 
 
 @frozen
@@ -59,42 +63,51 @@ def read_filters(filters: Mapping[str, str]) -> Callable[[IndexRow], bool]:
 def list_runs(
     store: RunStore,
     index: RunIndex,
-    settle: Callable[[RunView], RunView],
+    settle: Callable[[Sequence[RunView]], Sequence[RunView]],
     selection: Selection,
     *,
     on_damage: Callable[[StoreError], None] | None = None,
 ) -> tuple[RunView, ...]:
-    """The newest runs that the selection takes; what has ended since the last list goes into the index."""
+    """The newest runs that the selection takes; what has ended since the last list goes into the index.
 
-    def read_run(paths: RunPaths) -> RunView | None:
-        """The run, settled; None for a folder whose submission was cut off, or whose files are damaged."""
-        try:
-            return settle(store.view(paths))
-        except NotFoundError:
-            return None
-        except StoreError as error:
-            if on_damage is not None:
-                on_damage(error)
-            return None
-
+    `settle` gets many views at a time: a scheduler is asked once about all of them.
+    """
     rows = index.rows()
     chosen: list[RunPaths] = []
     read: dict[str, RunView] = {}
-    for paths in store.ids():
-        row = rows.get(paths.id)
-        if row is None:
-            view = read_run(paths)
-            if view is None:
-                continue
-            read[paths.id], row = view, index_row(view)
-        if selection.takes(row):
-            chosen.append(paths)
-            if len(chosen) == selection.limit:
-                break
+    for some in _chunks(store.ids()):
+        views = _read([paths for paths in some if paths.id not in rows], store, on_damage)
+        read |= {view.paths.id: view for view in settle(views)}
+        for paths in some:
+            row = rows.get(paths.id) or (index_row(read[paths.id]) if paths.id in read else None)
+            if row is not None and selection.takes(row) and len(chosen) < selection.limit:
+                chosen.append(paths)
+        if len(chosen) == selection.limit:
+            break
     index.save(view for view in read.values() if view.state.terminal)
     read |= index.views([paths for paths in chosen if paths.id not in read])
-    views = (read.get(paths.id) or read_run(paths) for paths in chosen)
-    return tuple(view for view in views if view is not None)
+    missing = _read([paths for paths in chosen if paths.id not in read], store, on_damage)
+    read |= {view.paths.id: view for view in settle(missing)}
+    return tuple(read[paths.id] for paths in chosen if paths.id in read)
+
+
+def _chunks(ids: Iterator[RunPaths]) -> Iterator[list[RunPaths]]:
+    while some := list(islice(ids, _CHUNK)):
+        yield some
+
+
+def _read(some: Sequence[RunPaths], store: RunStore, on_damage: Callable[[StoreError], None] | None) -> list[RunView]:
+    """The runs as their files tell them, without folders whose submission was cut off, or whose files are damaged."""
+    views = []
+    for paths in some:
+        try:
+            views.append(store.view(paths))
+        except NotFoundError:
+            continue
+        except StoreError as error:
+            if on_damage is not None:
+                on_damage(error)
+    return views
 
 
 def recent(now: float | None = None) -> float:

@@ -173,6 +173,7 @@ class Planner:
             submitted_at=time.time(),
             workload_file=str(Path(loaded.file).absolute()),
             backend=profile.backend,
+            backend_options=dict(profile.options),
             profile=profile.name,
             nodes=compute.nodes,
             accelerators=compute.num_accelerators,

@@ -171,6 +171,16 @@ class Backend(Protocol):
         """Called by a supervisor that got SIGTERM: why; None if it is to go on."""
         return Interruption(CauseKind.CANCELED, "the supervisor was asked to stop (SIGTERM)")
 
+    def take_over(self, run: RunRecord, paths: RunPaths) -> bool:
+        """Called by a supervisor that a scheduler has started: whether it is the run's current one."""
+        del run, paths
+        return True
+
+    def where(self, run: RunPaths) -> str | None:
+        """Under which name the place knows the run, for people."""
+        del run
+        return None
+
     def last_words(self, run: RunPaths) -> Interruption | None:
         """What is known about the end of a supervisor that died without a word."""
         del run

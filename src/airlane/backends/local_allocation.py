@@ -11,10 +11,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from airlane import launch
+from airlane.backends.agents import AGENT_MAIN, unwritten, write_order
 from airlane.backends.base import Allocation, NodePlace, NodeReport, Waiting
 from airlane.backends.slots import Ticket
 from airlane.launch.complaint import EXIT_NO_RECORD
@@ -26,7 +25,6 @@ from airlane.store.paths import RunPaths
 from airlane.store.records import NodeRecord, RunRecord
 from airlane.store.runs import read_node_record
 
-AGENT_MAIN = Path(launch.__file__).with_name("__main__.py")
 ADDRESS = "127.0.0.1"
 # An agent that lost its supervisor stops its command within its orphan grace; then it is ended.
 ORPHANS_PATIENCE_S = 5.0
@@ -104,7 +102,7 @@ class LocalAllocation(Allocation):
         return free_port(ADDRESS)
 
     def start(self, order: Order) -> None:
-        _write_order(self._order_path(order.node_rank), order)
+        write_order(self._order_path(order.node_rank), order)
         agent = self._idle.pop(order.node_rank)
         self._agents[order.node_rank] = agent
         _tell(agent, START)
@@ -120,7 +118,7 @@ class LocalAllocation(Allocation):
         alive = agent.poll() is None
         record = read_node_record(self._paths, attempt=self._attempt, node=node)
         if agent.returncode == EXIT_NO_RECORD and (record is None or record.ended_at is None):
-            record = self._unwritten.setdefault(node, _unwritten(node, agent.pid, record))
+            record = self._unwritten.setdefault(node, unwritten(node, agent.pid, record))
         return NodeReport(node, alive, record)
 
     def stop(self, node: int) -> None:
@@ -161,19 +159,6 @@ def _tell(agent: subprocess.Popen[bytes], word: bytes) -> None:
     if agent.poll() is None and agent.stdin is not None:
         with contextlib.suppress(BrokenPipeError):  # it has just ended, and the next look shows it
             agent.stdin.write(word)
-
-
-def _write_order(path: Path, order: Order) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(order.to_json())
-
-
-def _unwritten(node: int, agent_pid: int, begun: NodeRecord | None) -> NodeRecord:
-    """What a node would have told whose agent found no room for it."""
-    now = time.time()
-    begun = begun or NodeRecord(node, os.uname().nodename, agent_pid, "unknown", now)
-    return replace(begun, ended_at=now, error="how the command ended could not be written: is the disk full?")
 
 
 def end_agents(run: RunPaths) -> None:

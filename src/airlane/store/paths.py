@@ -41,6 +41,11 @@ class Home:
         return self.root / "mlflow"
 
     @property
+    def kept(self) -> Path:
+        """The names of runs that wait to be uploaded to the MLflow server (see tracking/kept.py)."""
+        return self.mlflow / "kept"
+
+    @property
     def secrets(self) -> Path:
         return self.root / "secrets"
 
@@ -128,6 +133,17 @@ class RunPaths:
         return self.root / "supervisor.log"
 
     @property
+    def slurm(self) -> Path:
+        """The batch scripts of the run, and the Slurm jobs they became."""
+        return self.root / "slurm"
+
+    def slurm_script(self, number: int) -> Path:
+        return self.slurm / f"{number}.sh"
+
+    def slurm_record(self, number: int) -> Path:
+        return self.slurm / f"{number}.json"
+
+    @property
     def cancel(self) -> Path:
         """Its existence asks the supervisor to cancel the run."""
         return self.root / "cancel.json"
@@ -136,6 +152,16 @@ class RunPaths:
     def secrets(self) -> Path:
         """Resolved secret values (0600), removed when the run ends."""
         return self.root / "secrets.json"
+
+    @property
+    def tracking(self) -> Path:
+        """What the run recorded on its own (see tracking/kept.py), until it is uploaded."""
+        return self.root / "tracking"
+
+    @property
+    def uploaded(self) -> Path:
+        """The MLflow runs that it became then."""
+        return self.root / "uploaded.json"
 
     @property
     def checkpoints(self) -> Path:

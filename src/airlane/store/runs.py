@@ -20,6 +20,7 @@ from airlane.store.paths import Home, RunPaths
 from airlane.store.records import Attempt, Cause, NodeRecord, RunRecord, Status, Verdict
 from airlane.store.states import Phase, State
 from airlane.store.supervisor_lock import hold
+from airlane.store.uploaded import with_uploaded
 
 LAST = "@last"
 
@@ -90,6 +91,12 @@ class RunView:
     @property
     def started_at(self) -> float | None:
         return self.attempts[0].started_at if self.attempts else None
+
+    def waits(self, detail: str) -> RunView:
+        """The view of a run that has no supervisor now: `detail` says what it waits for."""
+        blank = Status(State.PENDING, None, None, self.record.submitted_at, 0, "")
+        status = replace(self.status or blank, phase=Phase.QUEUED, detail=detail)
+        return replace(self, status=status)
 
     def duration_s(self, now: float) -> float | None:
         """From the first attempt's start to the end, or to `now` while the run lasts."""
@@ -219,7 +226,8 @@ class RunStore:
         record = codec.read(RunRecord, paths.record)
         if record is None:
             raise NotFoundError(f"{paths.root} holds no run", hint="air list")
-        return RunView(paths, record, codec.read(Status, paths.status), codec.read(Verdict, paths.verdict))
+        status = with_uploaded(codec.read(Status, paths.status), paths)
+        return RunView(paths, record, status, codec.read(Verdict, paths.verdict))
 
     def node_record(self, paths: RunPaths, *, attempt: int, node: int) -> NodeRecord | None:
         """What a node's agent wrote last, or None."""

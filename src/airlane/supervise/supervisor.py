@@ -19,7 +19,7 @@ from airlane.store.paths import RunPaths
 from airlane.store.records import Attempt, Cause, CauseKind, RunRecord, Status
 from airlane.store.states import Phase, State
 from airlane.supervise.causes import Evidence, attempt_cause, interrupted_cause, refused_cause
-from airlane.supervise.policy import Finish, decide
+from airlane.supervise.policy import Finish, Retry, decide
 from airlane.supervise.ports import Clock, Tracking, Workshop
 from airlane.supervise.recording import attempt_info, attempt_outcome
 from airlane.supervise.rules import Ended, Kill, Situation, Stop, Stopping, Wait, next_action
@@ -76,6 +76,7 @@ class Supervisor:
         self._clock = tools.clock
         self._journal = Journal(paths, tools.disk)
         self._written = True
+        self._moved_early = False
         now = self._clock.now()
         self._status = Status(State.PENDING, Phase.PREPARING, None, now, tools.pid, tools.host)
         if earlier is not None:
@@ -92,6 +93,8 @@ class Supervisor:
         outcome = Finish(*refused) if refused is not None else self._attempts()
         self._tools.workshop.close(run_ends=isinstance(outcome, Finish))
         self._tools.tracking.close(TRACKING_FLUSH_S)
+        if isinstance(outcome, Finish) and self._moved_early:
+            self._tools.backend.cancel(self._paths)
         if isinstance(outcome, Moved):
             self._tools.tracking.close(TRACKING_CLOSE_S)
             return None
@@ -172,6 +175,17 @@ class Supervisor:
         self._event("moved", to=where)
         self._update(phase=Phase.QUEUED, detail=where)
         return Moved()
+
+    def _move_early(self, interruption: Interruption) -> None:
+        """Move while there is time: who takes the nodes back ends this supervisor too, and soon."""
+        now, state = self._clock.now(), _state_of(interruption)
+        last = replace(self._status.attempts[-1], ended_at=now, state=state, cause=interrupted_cause(interruption))
+        attempts = (*self._status.attempts[:-1], last)
+        if isinstance(decide(self._record.limits, attempts), Retry):
+            try:
+                self._moved_early = self._tools.backend.move(self._record, self._paths, attempts) is not None
+            except (AirError, OSError) as error:
+                self._event("not_moved", why=str(error))  # asked again when the attempt has ended
 
     def _attempt(self, number: int) -> None:
         """One try. When it returns, the attempt is closed in the status and nothing of it runs."""
@@ -273,6 +287,8 @@ class Supervisor:
                     self._update(phase=Phase.STOPPING)
                     for node in nodes:
                         allocation.stop(node)
+                    if interruption is not None:
+                        self._move_early(interruption)
                 case Kill(nodes) if stopping is not None:
                     stopping = replace(stopping, killed_since=now)
                     self._event("killed", nodes=list(nodes))

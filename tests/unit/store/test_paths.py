@@ -28,7 +28,7 @@ def _of_run() -> dict[str, Path]:
     found = {name: getattr(RUN, name) for name in _properties(RUN) if name != "id"}
     for name in _methods(RUN):
         method = getattr(RUN, name)
-        if list(inspect.signature(method).parameters) == ["attempt"]:
+        if len(inspect.signature(method).parameters) == 1:
             found[name] = method(0)
         else:
             found[name] = method(attempt=0, node=1)

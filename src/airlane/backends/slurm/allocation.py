@@ -1,0 +1,233 @@
+"""The nodes of one attempt in a Slurm allocation: one step, whose members become the agents."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from airlane.backends.agents import unwritten, write_order
+from airlane.backends.base import Allocation, Interruption, NodePlace, NodeReport, Waiting
+from airlane.backends.slurm.options import SlurmOptions
+from airlane.backends.slurm.scheduler import Slurm
+from airlane.backends.slurm.step import Hello, Step, step_command
+from airlane.errors import AirError, BackendError, ConfigError, NodeFailedError
+from airlane.launch.complaint import EXIT_NO_RECORD
+from airlane.launch.order import Order
+from airlane.store.disk import make_private_folder
+from airlane.store.paths import RunPaths
+from airlane.store.records import CauseKind, NodeRecord, RunRecord
+from airlane.store.runs import read_node_record
+
+BEAT_S = 1.0
+# srun waits as long as an earlier step of the job still cleans up its nodes.
+START_S = 180.0
+# A file that another machine wrote may take a while to be seen (NFS caches attributes for up to a minute).
+RECORD_PATIENCE_S = 10.0
+# Between a step's last word and srun's own about why it was ended.
+WHY_PATIENCE_S = 2.0
+
+_WHY: dict[str, tuple[CauseKind, str]] = {
+    "TIME LIMIT": (CauseKind.TIMEOUT, "Slurm's time limit was reached"),
+    "PREEMPTION": (CauseKind.PREEMPTED, "Slurm gave the nodes to a run that goes first (preemption)"),
+    "JOB REQUEUE": (CauseKind.PREEMPTED, "Slurm put the run back into the queue (requeue)"),
+    "NODE FAILURE": (CauseKind.NODE_FAILED, "a node of the run failed"),
+}
+
+
+class SlurmAllocation(Allocation):
+    """A step of the job that the supervisor runs in, or of an allocation that was the user's before."""
+
+    def __init__(
+        self,
+        run: RunRecord,
+        paths: RunPaths,
+        attempt: int,
+        *,
+        options: SlurmOptions,
+        slurm: Slurm,
+        job: int,
+        held: bool,
+        hosts: Sequence[str],
+        without: Sequence[str] = (),
+        env: Mapping[str, str],
+        time_is_up: Callable[[], str | None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`time_is_up` says in words that the job's time limit is near."""
+        self._run = run
+        self._paths = paths
+        self._attempt = attempt
+        self._options = options
+        self._slurm = slurm
+        self._job = job
+        self._hosts = [host for host in hosts if host not in without]
+        self._clock = clock
+        self._folder = paths.nodes(attempt)
+        make_private_folder(self._folder)
+        command = step_command(
+            run,
+            options,
+            attempt=attempt,
+            folder=self._folder,
+            held_job=job if held else None,
+            without=without,
+        )
+        self._step = Step(command, env, clock=clock)
+        self._deadline = clock() + START_S
+        self._started: set[int] = set()
+        self._started_at: float | None = None
+        self._asked: set[int] = set()
+        self._unwritten: dict[int, NodeRecord] = {}
+        self._time_is_up = time_is_up
+        self._interruption: Interruption | None = None
+
+    def waiting(self) -> Waiting | None:
+        step = self._step
+        step.read()
+        if len(step.hellos) == self._run.nodes:
+            for rank, hello in sorted(step.hellos.items()):
+                self._check(rank, hello)
+            return None
+        if step.over:
+            raise self._not_started()
+        if self._clock() > self._deadline:
+            missing = self._missing_hosts()
+            raise NodeFailedError(
+                f"{', '.join(missing)} did not answer in {START_S:g} s", host=missing[0] if missing else "a node"
+            )
+        return Waiting(f"{len(step.hellos)} of {self._run.nodes} nodes are up")
+
+    def _missing_hosts(self) -> list[str]:
+        up = {hello.host for hello in self._step.hellos.values()}
+        return [host for host in self._hosts if host not in up]
+
+    def _not_started(self) -> AirError:
+        failed = sorted(self._step.failed_hosts)
+        words = f"srun could not start the nodes: {self._step.last_words}"
+        return NodeFailedError(words, host=failed[0]) if failed else BackendError(words)
+
+    def _check(self, rank: int, hello: Hello) -> None:
+        """Raises what makes a node unfit, with the node named."""
+        if not hello.shared:
+            raise ConfigError(
+                f"node {rank} ({hello.host}) has no {self._folder}",
+                hint="set home in the profile to a folder that all nodes share",
+            )
+        wanted = self._run.accelerators_per_node
+        if self._has_devices and len(hello.devices) != wanted:
+            raise NodeFailedError(
+                f"node {rank} ({hello.host}) shows {len(hello.devices)} of {wanted} accelerators", host=hello.host
+            )
+
+    @property
+    def _has_devices(self) -> bool:
+        return not self._run.simulate and self._options.gres(self._run.accelerator_type) is not None
+
+    def places(self) -> tuple[NodePlace, ...]:
+        return tuple(
+            NodePlace(rank, hello.host, hello.address, hello.devices if self._has_devices else ())
+            for rank, hello in sorted(self._step.hellos.items())
+        )
+
+    def free_port(self) -> int:
+        return self._step.hellos[0].port
+
+    def start(self, order: Order) -> None:
+        path = self._paths.node_order(attempt=self._attempt, node=order.node_rank)
+        write_order(path, replace(order, beat_interval_s=BEAT_S))
+        self._started.add(order.node_rank)
+        if len(self._started) == self._run.nodes:
+            self._step.tell("start")
+            self._started_at = self._clock()
+
+    def look(self) -> tuple[NodeReport, ...]:
+        self._step.read()
+        return tuple(self._report(node) for node in sorted(self._started))
+
+    def _report(self, node: int) -> NodeReport:
+        step = self._step
+        if node in step.gone:
+            return self._report_gone(node)
+        hello = step.hellos[node]
+        silent_s = self._clock() - max(step.seen[node], self._started_at or 0.0)
+        lost = None
+        if hello.host in step.failed_hosts:
+            lost = "Slurm says that the machine failed"
+        elif silent_s > self._options.silence_s:
+            lost = f"no sign of life for {self._options.silence_s:g} s"
+        if lost is not None:
+            return NodeReport(node, False, None, lost, host_failed=True)
+        if step.over:
+            return NodeReport(node, False, self._record(node), f"srun ended: {step.last_words}")
+        return NodeReport(node, True, None)
+
+    def _report_gone(self, node: int) -> NodeReport:
+        code = self._step.gone[node]
+        record = self._record(node)
+        waited_s = self._clock() - self._step.gone_at[node]
+        if record is not None and record.ended_at is not None:
+            told_why = record.stop_reason is None or node in self._asked or self._step.taken_back
+            if told_why or waited_s > WHY_PATIENCE_S:
+                return NodeReport(node, False, record)
+            return NodeReport(node, True, None)
+        if code == EXIT_NO_RECORD:
+            record = self._unwritten.setdefault(node, unwritten(node, 0, record))
+            return NodeReport(node, False, record)
+        if code == 0 and waited_s < RECORD_PATIENCE_S:
+            return NodeReport(node, True, None)
+        return NodeReport(node, False, record, f"its agent ended with code {code} and without a word")
+
+    def _record(self, node: int) -> NodeRecord | None:
+        return read_node_record(self._paths, attempt=self._attempt, node=node)
+
+    def interruption(self) -> Interruption | None:
+        if self._interruption is None and not self._asked:
+            self._interruption = self._taken_back() or self._out_of_time()
+        return self._interruption
+
+    def _out_of_time(self) -> Interruption | None:
+        words = self._time_is_up()
+        return Interruption(CauseKind.TIMEOUT, words) if words is not None else None
+
+    def _taken_back(self) -> Interruption | None:
+        step = self._step
+        if not step.taken_back:
+            return None
+        why = step.ended_because
+        for words, (kind, summary) in _WHY.items():
+            if why is not None and why.startswith(words):
+                host = min(step.failed_hosts) if step.failed_hosts and kind is CauseKind.NODE_FAILED else None
+                return Interruption(kind, f"{summary}: Slurm job {self._job}", host)
+        return Interruption(CauseKind.CANCELED, f"canceled with scancel (Slurm job {self._job})")
+
+    def stop(self, node: int) -> None:
+        self._asked.add(node)
+        self._step.tell(f"stop {node}")
+
+    def kill(self, node: int) -> None:
+        self._asked.add(node)
+        self._step.tell(f"kill {node}")
+
+    def wait(self, timeout_s: float) -> None:
+        self._step.read(timeout_s)
+
+    def release(self) -> None:
+        """End the step, and with it all that is left of the attempt on the nodes; the job is kept."""
+        step = self._step
+        step.read()
+        if not step.over:
+            number = next((hello.step for hello in step.hellos.values() if hello.step is not None), None)
+            if number is not None and set(step.gone) != set(range(self._run.nodes)):
+                self._end_step(int(number))
+            elif number is None:
+                step.kill()
+        step.close()
+
+    def _end_step(self, number: int) -> None:
+        try:
+            self._slurm.cancel(self._job, signal="KILL", step=number)
+        except BackendError as error:
+            os.write(2, f"airlane: the step could not be ended: {error.message}\n".encode())
+            self._step.kill()

@@ -1,0 +1,168 @@
+"""Slurm: one batch script is the run, its body the supervisor, and a node is a member of one step."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from airlane.backends.base import Allocation, Backend, Compute, Finding, Interruption, Liveness, Waiting
+from airlane.backends.slurm.capacity import check, max_time_s
+from airlane.backends.slurm.jobs import Stage
+from airlane.backends.slurm.ledger import JobRecord, add_record, await_record, job_records, write_script
+from airlane.backends.slurm.liveness import liveness
+from airlane.backends.slurm.options import read_options
+from airlane.backends.slurm.scheduler import Slurm
+from airlane.backends.slurm.script import batch_script, time_limit_s
+from airlane.backends.slurm.supervising import Supervising
+from airlane.backends.slurm.verdicts import last_words
+from airlane.backends.slurm.words import pending_words
+from airlane.errors import BackendError, CapacityError, StoreError
+from airlane.store.paths import Home, RunPaths
+from airlane.store.records import Attempt, RunRecord
+from airlane.store.runs import NewRun
+
+# How long a supervisor that was asked to end may take before its job is ended with everything in it.
+CANCEL_PATIENCE_S = 60.0
+_HELD = "SLURM_JOB_ID"
+
+
+class SlurmBackend(Backend):
+    """Runs as jobs of a Slurm cluster, or within an allocation that the user holds already."""
+
+    name = "slurm"
+    builds_first = True
+
+    def __init__(self, home: Home, options: Mapping[str, Any]) -> None:
+        self._home = home
+        self._options = read_options(options)
+        self._slurm = Slurm()
+        self._supervising: Supervising | None = None
+
+    def check(self, compute: Compute) -> tuple[str, ...]:
+        held = held_job(os.environ)
+        if held is None:
+            return check(compute, self._options, self._slurm)
+        job = self._slurm.show(held)
+        hosts = job.hosts if job is not None else ()
+        if len(hosts) < compute.nodes:
+            raise CapacityError(
+                f"your allocation (Slurm job {held}) has {len(hosts)} nodes (asked for: {compute.nodes})",
+                hint="to submit a job of its own: env -u SLURM_JOB_ID air run ...",
+            )
+        return (f"inside your allocation, Slurm job {held} on {', '.join(hosts)}: it is used, and left to you",)
+
+    def submission_script(self, run: RunRecord, paths: RunPaths) -> str | None:
+        return None if held_job(os.environ) is not None else self._script(run, paths)
+
+    def _script(self, run: RunRecord, paths: RunPaths) -> str:
+        limit = time_limit_s(run, self._options, max_time_s(self._options, self._slurm))
+        return batch_script(run, paths, self._options, python=self._options.interpreter, time_s=limit)
+
+    def submit(self, run: NewRun, supervise: Callable[[], None], *, ready: bool) -> None:
+        del ready  # the environment was built first
+        held = held_job(os.environ)
+        if held is not None:
+            self._supervise_here(run, supervise, held)
+            return
+        try:
+            script = write_script(run.paths, self._script(run.record, run.paths))
+            job = self._slurm.submit(script, run.paths.root)
+            try:
+                add_record(run.paths, JobRecord(job, time.time()))
+            except OSError:
+                self._slurm.cancel(job)
+                raise
+        except OSError as error:
+            raise StoreError(f"could not write {run.paths.slurm}: {error.strerror}", hint="free some space") from error
+        os.close(run.lock)  # what tells whether this run lives is Slurm
+
+    def _supervise_here(self, run: NewRun, supervise: Callable[[], None], job: int) -> None:
+        """In the user's own allocation the supervisor is a process of this machine, as for a local run."""
+        from airlane.backends.detach import detach
+
+        add_record(run.paths, JobRecord(job, time.time(), held=True))
+        detach(supervise, log=run.paths.supervisor_log, keep=(run.lock,))
+        os.close(run.lock)
+
+    def poll(self, runs: Sequence[RunPaths]) -> Mapping[str, Liveness]:
+        return liveness(runs, self._slurm)
+
+    def queued(self, runs: Sequence[RunPaths]) -> Mapping[str, Waiting]:
+        jobs = {run.id: records[-1].job for run in runs if (records := job_records(run))}
+        found = self._slurm.jobs(jobs.values())
+        now = time.time()
+        return {
+            run_id: Waiting(pending_words(found[job], now), None)
+            for run_id, job in jobs.items()
+            if job in found and found[job].stage is Stage.PENDING
+        }
+
+    def where(self, run: RunPaths) -> str | None:
+        records = job_records(run)
+        return f"Slurm job {records[-1].job}" if records else None
+
+    def cancel(self, run: RunPaths) -> None:
+        records = job_records(run)
+        if not records or records[-1].held:
+            return  # the supervisor on this machine looks for the request
+        job = records[-1].job
+        if run.cancel.exists() and time.time() - run.cancel.stat().st_mtime > CANCEL_PATIENCE_S:
+            self._slurm.cancel(job)
+            return
+        self._slurm.cancel(job, pending_only=True)
+        found = self._slurm.jobs([job]).get(job)
+        if found is not None and found.stage is Stage.RUNNING:
+            self._slurm.cancel(job, signal="TERM", batch=True)
+
+    def take_over(self, run: RunRecord, paths: RunPaths) -> bool:
+        own = held_job(os.environ)
+        if own is None or not await_record(paths, own):
+            os.write(2, f"airlane: job {own} is not the run's job any more: nothing to do\n".encode())
+            return False
+        self._supervise(run, paths)
+        return True
+
+    def asked_to_stop(self) -> Interruption | None:
+        if self._supervising is None:
+            return super().asked_to_stop()
+        return self._supervising.asked_to_stop()
+
+    def last_words(self, run: RunPaths) -> Interruption | None:
+        try:
+            return last_words(run, self._slurm, own_job=held_job(os.environ))
+        except BackendError:
+            return None
+
+    def sweep(self, run: RunPaths) -> None:
+        del run  # Slurm ends what is left of a job; of a step, its agents do, when srun is gone
+
+    def allocate(self, run: RunRecord, paths: RunPaths, attempt: int) -> Allocation:
+        return self._supervise(run, paths).allocate(attempt)
+
+    def move(self, run: RunRecord, paths: RunPaths, attempts: Sequence[Attempt]) -> str | None:
+        return self._supervise(run, paths).move(attempts)
+
+    def _supervise(self, run: RunRecord, paths: RunPaths) -> Supervising:
+        if self._supervising is None:
+            self._supervising = Supervising(run, paths, self._options, self._slurm, dict(os.environ))
+            signal.signal(signal.SIGUSR1, self._supervising.warned)
+        return self._supervising
+
+    def on_node(self, run: RunPaths, host: str) -> tuple[str, ...]:
+        job = job_records(run)[-1].job
+        step = ("--overlap", "--nodes=1", "--ntasks=1", "--mpi=none", "--cpu-bind=none", "--quiet")
+        return ("srun", f"--jobid={job}", f"--nodelist={host}", *step)
+
+    def doctor(self) -> Iterator[Finding]:
+        from airlane.backends.slurm.doctor import doctor
+
+        return doctor(self._options, self._slurm, self._home)
+
+
+def held_job(environ: Mapping[str, str]) -> int | None:
+    """The Slurm job whose allocation we are in, if we are in one."""
+    text = environ.get(_HELD, "")
+    return int(text) if text.isdigit() else None

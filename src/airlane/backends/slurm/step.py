@@ -1,0 +1,227 @@
+"""One srun: a member on every node of the attempt, heard over its output and told over its input."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from airlane.backends.agents import AGENT_MAIN
+from airlane.backends.slurm.options import SlurmOptions
+from airlane.frozen import frozen
+from airlane.store.records import RunRecord
+
+# Runs the agent; where that was killed, ends what it left; and says that it is over, which a dead agent cannot.
+_KEEPER = """\
+trap : TERM INT HUP USR1 USR2 CONT
+"$1" -I -S "$2" --member "$3"; code=$?
+[ "$code" = 0 ] || "$1" -I -S "$2" --sweep "$4" "$5"
+echo "{\\"gone\\": $code}"
+"""
+_LABELED = re.compile(rb"\s*(\d+): (.*)")
+_STEP_ENDED = re.compile(r"\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+?(?: DUE TO (?P<why>[^*]*?))? \*\*\*")
+_NODE_FAILED = re.compile(r"Node failure on ([\w.-]+)")
+_KEPT_WORDS = 20
+_BLOCK_BYTES = 1 << 16
+_ENDING_S = 10.0
+
+
+@frozen
+class Hello:
+    """What a node said of itself (see launch/member.py). `behind_s` is how far its clock is behind ours."""
+
+    host: str
+    address: str
+    port: int
+    devices: tuple[str, ...]
+    cores: int
+    step: str | None
+    shared: bool
+    behind_s: float
+
+
+def step_command(
+    run: RunRecord,
+    options: SlurmOptions,
+    *,
+    attempt: int,
+    folder: Path,
+    held_job: int | None,
+    without: Sequence[str] = (),
+) -> list[str]:
+    """The srun of an attempt. `held_job` is an allocation that was there before, `without` hosts to leave out of it.
+
+    What srun could take from the environment (--ntasks-per-node, --cpus-per-task) or from the site (--wait,
+    --kill-on-bad-exit) is said here, each time.
+    """
+    cpus = options.cpus(run.accelerator_type, run.accelerators_per_node)
+    gres = options.gres(run.accelerator_type)
+    return [
+        "srun",
+        *([f"--jobid={held_job}"] if held_job is not None else []),
+        f"--job-name=air-{run.id}",
+        f"--nodes={run.nodes}",
+        f"--ntasks={run.nodes}",
+        "--ntasks-per-node=1",
+        *([f"--cpus-per-task={cpus}"] if cpus is not None else []),
+        *([f"--gres={gres}:{run.accelerators_per_node}"] if gres is not None and not run.simulate else []),
+        *([f"--exclude={','.join(without)}"] if without else []),
+        "--kill-on-bad-exit=0",
+        "--wait=0",
+        "--label",
+        "--mpi=none",
+        "--cpu-bind=none",
+        "--export=ALL",
+        "bash",
+        "-c",
+        _KEEPER,
+        "airlane-node",
+        options.interpreter,
+        str(AGENT_MAIN),
+        str(folder),
+        run.id,
+        str(attempt),
+    ]
+
+
+class Step:
+    """A running srun. `read` takes in what was said; everything else is what is known by then.
+
+    `hellos`, `seen` (when a node was last heard of, on the clock) and `gone` (an agent's exit code) are by rank.
+    """
+
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._srun = subprocess.Popen(
+            command,
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,  # a Ctrl-C in a terminal that holds the allocation is not for the run
+        )
+        if self._srun.stdout is None or self._srun.stderr is None:
+            raise AssertionError("srun was started with pipes")
+        self._out, self._err = self._srun.stdout.fileno(), self._srun.stderr.fileno()
+        self._open = {self._out: b"", self._err: b""}
+        for descriptor in self._open:
+            os.set_blocking(descriptor, False)
+        self._words: list[str] = []
+        self.hellos: dict[int, Hello] = {}
+        self.seen: dict[int, float] = {}
+        self.gone: dict[int, int] = {}
+        self.gone_at: dict[int, float] = {}
+        self.failed_hosts: set[str] = set()
+        self.ended_because: str | None = None
+        self.taken_back = False
+
+    @property
+    def over(self) -> bool:
+        """Whether srun has ended and all that it said is read."""
+        return not self._open and self._srun.poll() is not None
+
+    @property
+    def last_words(self) -> str:
+        """The last thing srun said that tells why, for people."""
+        plain = [word for word in self._words if "error:" in word] or self._words
+        return plain[-1].removeprefix("srun: ").removeprefix("error: ") if plain else "srun ended without a word"
+
+    def tell(self, words: str) -> None:
+        """One line to every node."""
+        if self._srun.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has just ended, and the next look shows it
+                self._srun.stdin.write(words.encode() + b"\n")
+
+    def read(self, timeout_s: float = 0.0) -> None:
+        """Take in what has been said; wait for something no longer than this."""
+        if not self._open:
+            if self._srun.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._srun.wait(timeout_s)
+            return
+        for descriptor in select.select(list(self._open), [], [], timeout_s)[0]:
+            self._take(descriptor)
+
+    def _take(self, descriptor: int) -> None:
+        while True:
+            try:
+                block = os.read(descriptor, _BLOCK_BYTES)
+            except BlockingIOError:
+                return
+            *lines, rest = (self._open[descriptor] + block).split(b"\n")
+            self._open[descriptor] = rest
+            if not block:
+                del self._open[descriptor]
+                lines += [rest] if rest else []
+            for line in lines:
+                self._hear(line, from_node=descriptor == self._out)
+            if not block:
+                return
+
+    def _hear(self, line: bytes, *, from_node: bool) -> None:
+        match = _LABELED.fullmatch(line)
+        if from_node and match is not None and match[2].startswith(b"{"):
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # a line of another: it says nothing of the node
+                self._hear_node(int(match[1]), json.loads(match[2]))
+                return
+        self._hear_srun(line.decode(errors="replace").strip())
+
+    def _hear_node(self, rank: int, told: Mapping[str, Any]) -> None:
+        self.seen[rank] = self._clock()
+        if "hello" in told:
+            hello = told["hello"]
+            self.hellos[rank] = Hello(
+                host=str(hello["host"]),
+                address=str(hello["address"]),
+                port=int(hello["port"]),
+                devices=tuple(hello["devices"]),
+                cores=int(hello["cores"]),
+                step=hello["step"],
+                shared=bool(hello["shared"]),
+                behind_s=time.time() - float(hello["time"]),
+            )
+        elif "gone" in told:
+            self.gone[rank] = int(told["gone"])
+            self.gone_at[rank] = self._clock()
+
+    def _hear_srun(self, line: str) -> None:
+        if not line:
+            return
+        print(line, file=sys.stderr, flush=True)  # the supervisor's log  # noqa: T201
+        self._words = [*self._words[1 - _KEPT_WORDS :], line]
+        self.failed_hosts.update(_NODE_FAILED.findall(line))
+        ended = _STEP_ENDED.search(line)
+        if ended is not None:
+            self.taken_back = True
+            self.ended_because = ended["why"] or self.ended_because
+
+    def kill(self) -> None:
+        """End srun, which ends nothing on the nodes by itself."""
+        if self._srun.poll() is None:
+            self._srun.kill()
+
+    def close(self) -> None:
+        """Wait for srun, no longer than it takes; its pipes are closed."""
+        if self._srun.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._srun.stdin.close()
+        deadline = self._clock() + _ENDING_S
+        while not self.over and self._clock() < deadline:
+            self.read(deadline - self._clock())
+        self.kill()
+        self._srun.wait()
+        for stream in (self._srun.stdout, self._srun.stderr):
+            if stream is not None:
+                stream.close()
+        self._open = {}

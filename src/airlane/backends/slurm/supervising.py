@@ -1,0 +1,180 @@
+"""The supervisor's side of a run's Slurm job: its steps, its time limit, and where the run goes on when it ends."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from airlane.backends.base import Interruption
+from airlane.backends.slurm.allocation import SlurmAllocation
+from airlane.backends.slurm.capacity import max_time_s
+from airlane.backends.slurm.jobs import SlurmJob, Stage
+from airlane.backends.slurm.ledger import JobRecord, add_record, job_records, write_script
+from airlane.backends.slurm.options import SlurmOptions
+from airlane.backends.slurm.scheduler import Slurm
+from airlane.backends.slurm.script import batch_script, time_limit_s
+from airlane.errors import BackendError, CapacityError
+from airlane.store.paths import RunPaths
+from airlane.store.records import Attempt, CauseKind, RunRecord
+
+# srun tells why a step was ended a moment after the supervisor got its SIGTERM.
+_WHY_PATIENCE_S = 1.0
+_ASK_AGAIN_S = 1.0
+_RESTARTS = "SLURM_RESTART_COUNT"
+
+
+class Supervising:
+    """One supervisor's view of the job it runs in, or of the user's allocation that it was started from."""
+
+    def __init__(
+        self, run: RunRecord, paths: RunPaths, options: SlurmOptions, slurm: Slurm, env: dict[str, str]
+    ) -> None:
+        self._run = run
+        self._paths = paths
+        self._options = options
+        self._slurm = slurm
+        self._env = env
+        self._record = job_records(paths)[-1]
+        self._job: SlurmJob | None = None
+        self._restarts = int(env.get(_RESTARTS) or 0)
+        self._allocation: SlurmAllocation | None = None
+        self._why: Interruption | None = None
+        self._asked_at: float | None = None
+        self._ask_at = 0.0
+        self._failed_hosts: tuple[str, ...] = ()
+        self._moved: str | None = None
+        self._refresh()
+
+    @property
+    def _number(self) -> int:
+        return self._record.job
+
+    def allocate(self, attempt: int) -> SlurmAllocation:
+        """A step on the job's nodes; in the user's own allocation, without those that failed before."""
+        hosts = self._job.hosts if self._job is not None else ()
+        without = tuple(host for host in self._failed_hosts if host in hosts) if self._record.held else ()
+        if self._record.held and len(hosts) - len(without) < self._run.nodes:
+            raise CapacityError(
+                f"your allocation (Slurm job {self._number}) has {len(hosts) - len(without)} nodes that work "
+                f"(asked for: {self._run.nodes}; {', '.join(without) or 'none'} failed)"
+            )
+        self._allocation = SlurmAllocation(
+            self._run,
+            self._paths,
+            attempt,
+            options=self._options,
+            slurm=self._slurm,
+            job=self._number,
+            held=self._record.held,
+            hosts=hosts,
+            without=without,
+            env=self._env,
+            time_is_up=self.time_is_up,
+        )
+        return self._allocation
+
+    def warned(self, *_: Any) -> None:
+        """SIGUSR1: the end may be near. The limit is looked up again, for it may have been moved."""
+        self._ask_at = 0.0
+
+    def time_is_up(self) -> str | None:
+        """In words, that the job's time limit is nearer than the warning; None while it is not."""
+        if not self._near_the_end():
+            return None
+        if time.monotonic() >= self._ask_at:
+            self._refresh()
+        if not self._near_the_end():
+            return None
+        return f"Slurm's time limit is about to be reached (Slurm job {self._number})"
+
+    def _near_the_end(self) -> bool:
+        left_s = self._left_s()
+        return left_s is not None and left_s <= self._options.warning_s(self._run.limits.stop_grace_s)
+
+    def _left_s(self) -> float | None:
+        end_at = self._job.end_at if self._job is not None else None
+        return end_at - time.time() if end_at is not None else None
+
+    def _refresh(self) -> SlurmJob | None:
+        self._ask_at = time.monotonic() + _ASK_AGAIN_S
+        try:
+            job = self._slurm.show(self._number)
+        except BackendError:
+            return None
+        self._job = job or self._job
+        return job
+
+    def asked_to_stop(self) -> Interruption | None:
+        """Why the supervisor got SIGTERM; None until that is known, or if it was for nothing."""
+        now = time.monotonic()
+        if self._asked_at is None:
+            self._asked_at = now
+        if self._why is None and self._allocation is not None:
+            self._why = self._allocation.interruption()
+        if self._why is None and now - self._asked_at > _WHY_PATIENCE_S and now >= self._ask_at:
+            job = self._refresh()
+            if job is not None:
+                self._why = self._explain(job)
+        return self._why
+
+    def _explain(self, job: SlurmJob) -> Interruption:
+        where = f"Slurm job {self._number}"
+        if job.reason == "TimeLimit":
+            return Interruption(CauseKind.TIMEOUT, f"Slurm's time limit was reached: {where}")
+        if job.preempted_at is not None:
+            return Interruption(CauseKind.PREEMPTED, f"Slurm gave the nodes to a run that goes first: {where}")
+        if job.restarts > self._restarts:
+            return Interruption(CauseKind.PREEMPTED, f"Slurm put the run back into the queue: {where}")
+        return Interruption(CauseKind.CANCELED, f"canceled with scancel ({where})")
+
+    def move(self, attempts: Sequence[Attempt]) -> str | None:
+        """Where the next attempt is made, if not here: the same job started again, or a new one."""
+        causes = [attempt.cause for attempt in attempts if attempt.cause is not None]
+        failed = [cause.host for cause in causes if cause.kind is CauseKind.NODE_FAILED and cause.host is not None]
+        self._failed_hosts = tuple(dict.fromkeys(failed))
+        if self._moved is None and not self._record.held:
+            self._moved = self._move(self._failed_hosts)
+        return self._moved
+
+    def _move(self, failed: tuple[str, ...]) -> str | None:
+        interruption = self._why or (self._allocation.interruption() if self._allocation is not None else None)
+        if interruption is not None:
+            job = self._refresh()
+            if job is not None and (job.restarts > self._restarts or job.stage is Stage.PENDING):
+                return f"Slurm starts job {self._number} again"
+            return self._submit_another(failed)
+        hosts = self._job.hosts if self._job is not None else ()
+        if set(failed) & set(hosts) or not self._has_time_for_another():
+            return self._submit_another(failed)
+        return None
+
+    def _has_time_for_another(self) -> bool:
+        left_s, timeout_s = self._left_s(), self._run.limits.timeout_s
+        if self._allocation is None or left_s is None or timeout_s is None:
+            return True
+        grace_s = self._run.limits.stop_grace_s
+        return left_s > timeout_s + grace_s + self._options.warning_s(grace_s)
+
+    def _submit_another(self, without: tuple[str, ...]) -> str:
+        """A new job for the run, that starts when this one has ended.
+
+        Raises:
+            BackendError, ConfigError: Slurm refuses it.
+        """
+        env = {name: value for name, value in self._env.items() if not _is_slurms(name)}
+        slurm = Slurm(env=env)
+        limit = time_limit_s(self._run, self._options, max_time_s(self._options, slurm))
+        text = batch_script(
+            self._run, self._paths, self._options, python=self._options.interpreter, exclude=without, time_s=limit
+        )
+        job = slurm.submit(write_script(self._paths, text), self._paths.root, after=self._number)
+        add_record(self._paths, JobRecord(job, time.time(), excluded=without))
+        os.write(2, f"airlane: the run goes on as Slurm job {job}\n".encode())
+        return f"goes on as Slurm job {job}" + (f", without {', '.join(without)}" if without else "")
+
+
+def _is_slurms(name: str) -> bool:
+    """Whether a variable is this job's, and would be wrong in the next one."""
+    return name.startswith("SLURM_") and name != "SLURM_CONF"

@@ -1,0 +1,70 @@
+"""The body of a supervisor that a scheduler starts: `python -I -m airlane.supervise.batch RUN_FOLDER`.
+
+What the run is stands in its folder. A supervisor that was here before left its status, and this one goes on from it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from airlane import environment
+from airlane.backends.registry import make_backend
+from airlane.store import codec
+from airlane.store.paths import Home, RunPaths
+from airlane.store.records import RunRecord, Status
+from airlane.store.states import State
+from airlane.store.supervisor_lock import hold
+from airlane.supervise.body import supervise
+
+EXIT_FAILED = 1
+EXIT_NO_RUN = 78
+
+
+def main(arguments: list[str]) -> int:
+    """Supervise the run of a folder; the exit code is what the scheduler shows of it."""
+    paths = RunPaths(Path(arguments[1]))
+    record = codec.read(RunRecord, paths.record)
+    if record is None:
+        print(f"airlane: {paths.root} on {os.uname().nodename} holds no run", file=sys.stderr)  # noqa: T201
+        return EXIT_NO_RUN
+    home = Home(paths.root.parent.parent.parent)
+    backend = make_backend(record.backend, home, record.backend_options)
+    if not backend.take_over(record, paths):
+        return 0
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    earlier = codec.read(Status, paths.status)
+    if earlier is not None and earlier.state.terminal:
+        return 0
+    lock = hold(paths.lock)
+    recorded = record.environment
+    plan = environment.plan(
+        recorded.base, recorded.dependencies, base_dir=Path(record.workload_file).parent, home=home
+    )
+    state = supervise(
+        record,
+        paths,
+        home=home,
+        backend=backend,
+        plan=plan,
+        params=_parameters(paths),
+        env=os.environ,
+        earlier=earlier,
+    )
+    os.close(lock)
+    return 0 if state in (None, State.SUCCESS) else EXIT_FAILED
+
+
+def _parameters(paths: RunPaths) -> dict[str, Any]:
+    if not paths.parameters.exists():
+        return {}
+    import yaml
+
+    return dict(yaml.safe_load(paths.parameters.read_text(encoding="utf-8")) or {})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,60 @@
+"""The process that uploads what runs kept in their folders, beside whatever the user does.
+
+Started as `python -m airlane.supervise.uploading HOME`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from airlane.store.disk import make_private_folder
+from airlane.store.paths import Home
+from airlane.store.records import Attempt
+from airlane.store.runs import RunView
+
+STARTED_WITHIN_S = 30.0
+
+
+def upload_beside(home: Home) -> None:
+    """Start to upload what waits; returns at once. Whoever is told to while it goes on ends again.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    make_private_folder(home.kept)
+    log = os.open(home.kept / ".log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        command = [sys.executable, "-m", __name__, str(home.root)]
+        # It only forks the process that works, which is nobody's child then.
+        subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            timeout=STARTED_WITHIN_S,
+            check=False,
+        )
+    finally:
+        os.close(log)
+
+
+def main() -> None:
+    if os.fork():
+        os._exit(0)
+    from airlane.tracking.upload import upload_kept
+
+    upload_kept(Home(Path(sys.argv[1])), _files)
+
+
+def _files(view: RunView, attempt: Attempt) -> tuple[tuple[Path, str], ...]:
+    from airlane.supervise.recording import attempt_logs
+
+    return attempt_logs(view.record, view.paths, attempt.number)
+
+
+if __name__ == "__main__":
+    main()
