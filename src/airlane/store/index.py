@@ -80,6 +80,17 @@ class RunIndex:
         except sqlite3.DatabaseError:
             self._discard()
 
+    def forget(self, run_id: str) -> None:
+        """Have the run read anew: its files changed after its end."""
+        if not self._path.exists():
+            return
+        try:
+            with self._open() as connection, connection:
+                connection.execute(_TABLE)
+                connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
+        except (sqlite3.DatabaseError, OSError):
+            self._discard()  # it would go on telling the old
+
     def _insert(self, rows: list[tuple[object, ...]]) -> None:
         # SQLite gives its other files the mode of this one.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

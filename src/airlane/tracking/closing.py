@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import math
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from airlane.errors import TrackingRejectedError
 from airlane.store.records import Cause, LastMetric
@@ -52,15 +53,30 @@ def upload(mlflow: Mlflow, artifact_uri: str, part: Part) -> None:
         TrackingRejectedError: this experiment's artifacts are out of reach, see artifacts.destination.
         OSError: the file cannot be read.
     """
-    where = destination(artifact_uri, mlflow.address)
     content = part.note if part.note is not None else _read(part)
+    _upload(mlflow, artifact_uri, part.name, io.BytesIO(content), len(content))
+
+
+def upload_file(mlflow: Mlflow, artifact_uri: str, name: str, path: Path) -> None:
+    """Store a whole file, of whatever size.
+
+    Raises:
+        TrackingRejectedError: as `upload`.
+        OSError: as `upload`.
+    """
+    with path.open("rb") as file:
+        _upload(mlflow, artifact_uri, name, file, path.stat().st_size)
+
+
+def _upload(mlflow: Mlflow, artifact_uri: str, name: str, content: BinaryIO, length_bytes: int) -> None:
+    where = destination(artifact_uri, mlflow.address)
     if isinstance(where, str):
-        mlflow.upload(where, part.name, io.BytesIO(content), len(content))
+        mlflow.upload(where, name, content, length_bytes)
         return
     try:
-        _store(where / part.name, content)
+        _store(where / name, content)
     except OSError as error:
-        raise TrackingRejectedError(f"the logs were not stored in MLflow: {error}") from error
+        raise TrackingRejectedError(f"{name} was not stored in MLflow: {error}") from error
 
 
 def _read(part: Part) -> bytes:
@@ -69,8 +85,9 @@ def _read(part: Part) -> bytes:
         return file.read(part.length_bytes)
 
 
-def _store(path: Path, content: bytes) -> None:
+def _store(path: Path, content: BinaryIO) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.part")
-    scratch.write_bytes(content)
+    with scratch.open("wb") as file:
+        shutil.copyfileobj(content, file)
     scratch.replace(path)

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airlane.errors import TrackingRejectedError
 from airlane.store.records import LastMetric
@@ -14,6 +15,9 @@ from airlane.tracking.closing import close_run, last_metric, log_params, upload
 from airlane.tracking.metrics import MetricsFile, key_prefix
 from airlane.tracking.rest import Metric, Mlflow, Run
 from airlane.tracking.values import AttemptInfo, AttemptOutcome, TrackedRun
+
+if TYPE_CHECKING:
+    from airlane.tracking.targets import Link
 
 
 class Entry:
@@ -54,10 +58,16 @@ class Entry:
         self._outcome = outcome
         self._files.extend(outcome.artifacts)
 
-    def advance(self, mlflow: Mlflow) -> None:
+    def start_over(self) -> None:
+        """The run goes on at another server, which knows nothing of it; both are one when that one's are uploaded."""
+        self._experiment_id = self.tracked = None
+        self._maybe_created = self._closed = False
+
+    def advance(self, link: Link) -> None:
         """All that is urgent: create the run, close it, store new metrics (MLflow takes those of a closed run too)."""
+        mlflow = link.mlflow
         try:
-            self._create(mlflow)
+            self._create(link)
         except TrackingRejectedError as error:
             self._refused = True
             self.refusals.append(error.message)
@@ -86,10 +96,10 @@ class Entry:
         self._parts.popleft()
         return True
 
-    def _create(self, mlflow: Mlflow) -> None:
+    def _create(self, link: Link) -> None:
         if self.tracked is not None:
             return
-        info = self.info
+        info, mlflow = self.info, link.mlflow
         if self._experiment_id is None:
             experiment = mlflow.experiment(info.experiment_name, info.artifact_location)
             self._experiment_id = experiment.id
@@ -100,7 +110,13 @@ class Entry:
                 )
         run = self._found(mlflow) or self._new(mlflow)
         self._artifact_uri = run.artifact_uri
-        self.tracked = TrackedRun(run.experiment_id, run.id, mlflow.uri, mlflow.address.page(run.experiment_id, run.id))
+        self.tracked = TrackedRun(
+            run.experiment_id,
+            run.id,
+            mlflow.uri,
+            url=None if link.kept_because else mlflow.address.page(run.experiment_id, run.id),
+            login_file=str(link.login_file) if link.login_file is not None else None,
+        )
 
     def _found(self, mlflow: Mlflow) -> Run | None:
         """The run that an earlier try made before its answer got lost."""
@@ -141,7 +157,7 @@ class Entry:
         try:
             close_run(mlflow, run_id, state=outcome.state, cause=outcome.cause, ended_at=outcome.ended_at)
             log_params(mlflow, run_id, self.info.params)
-            self.last_metric = last_metric(mlflow.get_run(run_id))
+            self.last_metric = last_metric(mlflow.get_run(run_id)) or self.last_metric
         except TrackingRejectedError as error:
             self._refuse(error)
         self._closed = True

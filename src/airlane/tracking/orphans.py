@@ -21,6 +21,7 @@ from airlane.store.states import State
 from airlane.tracking import server
 from airlane.tracking.artifacts import parts
 from airlane.tracking.closing import close_run, log_params, upload
+from airlane.tracking.login import variables
 from airlane.tracking.rest import Mlflow
 
 
@@ -63,10 +64,10 @@ def close_orphan(home: Home, orphan: Orphan, env: Mapping[str, str], *, timeout_
         raise TrackingError(f"cannot note that the MLflow run of {orphan.name} must be closed: {error}") from error
     uri = orphan.uri
     if uri is None:
-        running = server.status(home)
-        if running is None or not running.answering:
+        running = server.find(home)
+        if running is None:
             return False
-        uri = running.uri
+        uri, env = running.uri, variables(home)
     try:
         with contextlib.closing(Mlflow(uri, env, timeout_s=timeout_s)) as mlflow:
             _close(mlflow, orphan)

@@ -6,6 +6,7 @@ Source: "REST API", mlflow.org.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import quote, urlencode
@@ -135,7 +136,9 @@ class Mlflow:
     def log_metrics(self, run_id: str, metrics: Sequence[Metric]) -> None:
         """Repeating a metric with the same step, time and value changes nothing on the server."""
         for some in _batches(metrics, METRICS_PER_BATCH):
-            rows = [{"key": m.key, "value": m.value, "timestamp": m.timestamp_ms, "step": m.step} for m in some]
+            rows = [
+                {"key": m.key, "value": _number(m.value), "timestamp": m.timestamp_ms, "step": m.step} for m in some
+            ]
             self._post("/runs/log-batch", {"run_id": run_id, "metrics": rows})
 
     def log_params(self, run_id: str, params: Mapping[str, str]) -> None:
@@ -147,6 +150,11 @@ class Mlflow:
         for some in _batches([fit_tag(item) for item in tags.items()], TAGS_PER_BATCH):
             rows = [{"key": key, "value": value} for key, value in some]
             self._post("/runs/log-batch", {"run_id": run_id, "tags": rows})
+
+    def log_inputs(self, run_id: str, datasets: Sequence[Mapping[str, Any]]) -> None:
+        """Note the datasets that a run read; each is a DatasetInput of the API."""
+        if datasets:
+            self._post("/runs/log-inputs", {"run_id": run_id, "datasets": list(datasets)})
 
     def list_artifacts(self, run_id: str, folder: str = "") -> tuple[Artifact, ...]:
         files: list[Artifact] = []
@@ -234,6 +242,13 @@ class Mlflow:
             case status if status >= 500:  # noqa: PLR2004 - the class of HTTP statuses that mean trouble there
                 return TrackingError(what)
         return TrackingRejectedError(what)
+
+
+def _number(value: float) -> float | str:
+    """A number as JSON in protobuf's mapping has it, which names what JSON cannot say."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _batches(items: Sequence[T], most: int) -> Iterator[Sequence[T]]:

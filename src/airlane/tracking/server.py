@@ -82,7 +82,7 @@ def _ensure(
 ) -> ServerRecord:
     record = read_record(home)
     fits = record is not None and _within(record, reach)
-    # What another machine's lock says here is up to the file system; its answer is proof enough.
+    # What another machine's lock says here is up to the file system: its answer is proof enough.
     if record is not None and fits and (alive(home) or not record.here) and _answers(record, QUICK_S):
         return record
     make_private_folder(home.mlflow)
@@ -133,6 +133,14 @@ def has_answered(home: Home) -> bool:
     """Whether the server that lives is past its start: it has answered before. It may hang; costs two small reads."""
     record = read_record(home)
     return record is not None and alive(home) and read_bytes(_answered_file(home)) == record.id.encode()
+
+
+def find(home: Home) -> ServerRecord | None:
+    """The server, if it answers here and now, whichever machine it runs on."""
+    record = read_record(home)
+    if record is None or (record.here and not alive(home)) or not _answers(record, QUICK_S):
+        return None
+    return record
 
 
 def status(home: Home) -> ServerStatus | None:

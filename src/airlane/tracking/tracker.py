@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airlane.errors import AirError
-from airlane.store.paths import Home
+from airlane.store.paths import Home, RunPaths
 from airlane.store.records import LastMetric
 from airlane.tracking.values import AttemptInfo, AttemptOutcome, TrackedRun
 
 if TYPE_CHECKING:  # these import http.client, which only the thread should pay for
     from airlane.tracking.entry import Entry
-    from airlane.tracking.rest import Mlflow
-    from airlane.tracking.targets import Target
+    from airlane.tracking.targets import Link, Target
 
 __all__ = ["AttemptInfo", "AttemptOutcome", "NoTracker", "TrackedRun", "Tracker", "make_tracker"]
 
@@ -57,25 +56,35 @@ class NoTracker:
 
 
 def make_tracker(
-    uri: str | None, *, home: Home, python: Callable[[], Path], env: Mapping[str, str]
+    uri: str | None,
+    *,
+    home: Home,
+    python: Callable[[], Path],
+    env: Mapping[str, str],
+    on_node: RunPaths | None = None,
 ) -> Tracker | NoTracker:
-    """The tracker for a tracking URI: None is the embedded server, "none" no tracking at all."""
+    """The tracker for a tracking URI: None is the embedded server, "none" no tracking at all.
+
+    `on_node` is the run's folder where this process runs on one of the run's nodes, and not beside the home's server.
+    """
     if uri == OFF:
         return NoTracker()
 
     def target() -> Target:
-        from airlane.tracking.targets import Embedded, Remote
+        from airlane.tracking.targets import Embedded, FromNode, Remote
 
-        return Embedded(home, python) if uri is None else Remote(uri, env)
+        if uri is not None:
+            return Remote(uri, env)
+        return Embedded(home, python) if on_node is None else FromNode(home, python, on_node)
 
-    return Tracker(target, home, started=_started(uri, home))
+    return Tracker(target, home, started=_started(home, beside=uri is None and on_node is None))
 
 
-def _started(uri: str | None, home: Home) -> Callable[[], bool]:
-    """Whether the server is known to be past its start, without asking it; a user's own never is."""
+def _started(home: Home, *, beside: bool) -> Callable[[], bool]:
+    """Whether the server is known to be past its start, without asking it; only one beside this process can be."""
 
     def started() -> bool:
-        if uri is not None:
+        if not beside:
             return False
         from airlane.tracking import server
 
@@ -185,7 +194,7 @@ class _Worker:
         self._entries: list[Entry] = []
         self._refusals: list[str] = []
         self._target: Target | None = None
-        self._mlflow: Mlflow | None = None
+        self._link: Link | None = None
         self._uri: str | None = None
         self._settled = False
         self._busy = False
@@ -201,7 +210,7 @@ class _Worker:
             if self._closing and self._finished():
                 break
             self._take(self._wait_s())
-        self._disconnect()
+        self._leave()
 
     def begin(self, entry: Entry) -> None:
         self._entries.append(entry)
@@ -252,40 +261,56 @@ class _Worker:
     def _work(self) -> None:
         if self._target is None:
             self._target = self._make_target()
-        if self._mlflow is None or self._target.lost():
-            self._mlflow = self._connect(self._target)
+        if self._link is None or self._target.lost():
+            self._link = self._connect(self._target)
             self._tracker.first_answer.set()
+        link = self._link
         try:
             for entry in self._entries:
-                entry.advance(self._mlflow)
+                entry.advance(link)
                 self._tracker.last_metric = entry.last_metric or self._tracker.last_metric
             self._answer(give_up=False)
-            self._busy = any(entry.upload_next(self._mlflow) for entry in self._entries)
+            self._busy = any(entry.upload_next(link.mlflow) for entry in self._entries)
         finally:
             for entry in self._entries:
                 self._refusals += [refusal for refusal in entry.refusals if refusal not in self._refusals]
         self._entries = [entry for entry in self._entries if not entry.settled]
         if not self._settled and not self._busy:
-            self._settle(self._mlflow, self._target)
+            self._settle(link, self._target)
 
-    def _connect(self, target: Target) -> Mlflow:
+    def _connect(self, target: Target) -> Link:
         self._disconnect()
-        mlflow = target.connect()
-        if self._uri not in (None, mlflow.uri):
-            self._refusals.append(f"the MLflow server had to move from {self._uri} to {mlflow.uri}: its port was taken")
-        self._uri = mlflow.uri
-        return mlflow
+        link = target.connect()
+        if link.kept_because is not None:
+            if link.kept_because not in self._refusals:
+                self._refusals.append(link.kept_because)
+                for entry in self._entries:
+                    entry.start_over()
+        elif self._uri not in (None, link.mlflow.uri):
+            moved = f"the MLflow server had to move from {self._uri} to {link.mlflow.uri}: its port was taken"
+            self._refusals.append(moved)
+        self._uri = link.mlflow.uri
+        return link
 
     def _disconnect(self) -> None:
-        if self._mlflow is not None:
-            self._mlflow.close()
-            self._mlflow = None
+        if self._link is not None:
+            self._link.mlflow.close()
+            self._link = None
 
-    def _settle(self, mlflow: Mlflow, target: Target) -> None:
+    def _leave(self) -> None:
+        self._disconnect()
+        if self._target is not None:
+            try:
+                self._target.close()
+            except AirError as error:
+                self._report(error.message)
+
+    def _settle(self, link: Link, target: Target) -> None:
         """Close what killed supervisors left open, once."""
         from airlane.tracking.orphans import settle
 
-        settle(self._home, mlflow, target.uri)
+        if link.kept_because is None:
+            settle(self._home, link.mlflow, target.uri)
         self._settled = True
 
     def _fail(self, problem: str, *, for_good: bool) -> None:

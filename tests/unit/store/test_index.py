@@ -64,6 +64,22 @@ def test_saving_again_replaces_and_saving_nothing_makes_no_file(index: RunIndex)
     assert [row.experiment_name for row in index.rows().values()] == ["other"]
 
 
+def test_a_run_that_is_forgotten_is_read_anew_and_the_others_are_kept(index: RunIndex) -> None:
+    index.forget("7k2m9q4d")
+    assert not file_of(index).exists()
+    one, other = ended(), ended("7k2m9q4e")
+    index.save([one, other])
+    index.forget("7k2m9q4d")
+    assert list(index.rows()) == ["7k2m9q4e"]
+
+
+def test_an_index_that_cannot_forget_is_started_anew(index: RunIndex) -> None:
+    index.save([ended()])
+    file_of(index).write_bytes(b"no database")
+    index.forget("7k2m9q4d")
+    assert index.rows() == {}
+
+
 def test_a_missing_index_is_empty(index: RunIndex) -> None:
     assert index.rows() == {}
     assert index.views([ended().paths]) == {}
