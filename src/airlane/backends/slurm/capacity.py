@@ -9,7 +9,7 @@ from airlane.backends.slurm.cluster import NodeGroup, Partition
 from airlane.backends.slurm.durations import write_duration
 from airlane.backends.slurm.hostlist import hostnames
 from airlane.backends.slurm.options import SlurmOptions
-from airlane.backends.slurm.refusals import no_partition
+from airlane.backends.slurm.refusals import no_default_partition, no_partition
 from airlane.backends.slurm.scheduler import Slurm
 from airlane.errors import AirError, BackendError, CapacityError, ConfigError
 from airlane.frozen import frozen
@@ -60,7 +60,7 @@ def chosen(options: SlurmOptions, partitions: Sequence[Partition]) -> list[Parti
     if options.partition is None:
         found = [partition for partition in partitions if partition.default]
         if not found:
-            raise no_partition(None, names)
+            raise no_default_partition(names)
         return found
     by_name = {partition.name: partition for partition in partitions}
     wanted = options.partition.split(",")

@@ -22,20 +22,21 @@ from airlane.store.paths import Home
 
 # How long a node gets to be granted, to start, and to see a file that was written here.
 PROBE_S = 30.0
-_SEE_FILE_S = 10
+SEE_FILE_S = 10
 _CONTAINER_RUNTIMES = ("docker", "podman", "apptainer", "enroot")
 
-# Runs on a node with nothing but sh: $1 is the folder that should be shared, $2 the interpreter, the rest runtimes.
+# Runs on a node with nothing but sh. $1 is the folder that should be shared, $2 how long to look for what was written
+# into it here, $3 the interpreter; the rest are container runtimes.
 _PROBE = """
 echo "host=$(uname -n)"
 waited=0
-while [ ! -f "$1/from-here" ] && [ "$waited" -lt SEE_FILE_S ]; do sleep 1; waited=$((waited + 1)); done
+while [ ! -f "$1/from-here" ] && [ "$waited" -lt "$2" ]; do sleep 1; waited=$((waited + 1)); done
 if [ -f "$1/from-here" ]; then cat "$1/from-here"; cp "$1/from-here" "$1/from-node" && echo written=yes; fi
-"$2" -I -c 'import airlane; print("airlane=" + airlane.__version__)' 2>&1 | tail -n 1
-shift 2
+"$3" -I -c 'import airlane; print("airlane=" + airlane.__version__)' 2>&1 | tail -n 1
+shift 3
 for name in "$@"; do command -v "$name" >/dev/null 2>&1 && echo "runtime=$name"; done
 true
-""".replace("SEE_FILE_S", str(_SEE_FILE_S))
+"""
 
 
 def doctor(options: SlurmOptions, slurm: Slurm, home: Home) -> Iterator[Finding]:
@@ -84,7 +85,7 @@ def _probe(options: SlurmOptions, slurm: Slurm, home: Home, folder: Path) -> Ite
     before = time.monotonic()
     (folder / "from-here").write_text("seen=yes\n", encoding="utf-8")
     where = [f"{name}={value}" for name, value in placement(options)]
-    command = ["/bin/sh", "-c", _PROBE, "sh", str(folder), options.interpreter, *_CONTAINER_RUNTIMES]
+    command = ["/bin/sh", "-c", _PROBE, "sh", str(folder), str(SEE_FILE_S), options.interpreter, *_CONTAINER_RUNTIMES]
     try:
         done = slurm.run_on_node(["--job-name=air-doctor", *where, "--chdir=/"], command, PROBE_S)
     except AirError as error:
@@ -95,7 +96,7 @@ def _probe(options: SlurmOptions, slurm: Slurm, home: Home, folder: Path) -> Ite
         yield _no_node(done)
         return
     host = answers["host"][0]
-    came_back = _appears(folder / "from-node")
+    came_back = _appears(folder / "from-node", SEE_FILE_S)
     yield _home_finding(home, host, answers, came_back=came_back, took_s=time.monotonic() - before)
     yield _python_finding(options, host, answers, done.stdout)
     runtimes = answers.get("runtime", [])
@@ -146,7 +147,7 @@ def _answers(text: str) -> dict[str, list[str]]:
     return answers
 
 
-def _appears(file: Path, patience_s: float = _SEE_FILE_S) -> bool:
+def _appears(file: Path, patience_s: float) -> bool:
     """Whether a file that a node has written is seen here; a network file system may take seconds."""
     deadline = time.monotonic() + patience_s
     while not file.exists():

@@ -117,24 +117,31 @@ def refusal(done: Completed, partitions: Callable[[], Sequence[str]]) -> AirErro
         return error
     said = _said(done)
     if (match := re.search(r"invalid partition specified: (\S+)", done.stderr)) or "Invalid partition" in done.stderr:
-        return _no_partition(match[1] if match else None, partitions())
+        return no_partition(match[1] if match else None, partitions())
     for words, kind, message, hint in _REFUSALS:
         if re.search(words, done.stderr, re.IGNORECASE):
             return kind(f"{message} (sbatch: {said})", hint=hint)
     return BackendError(f"sbatch refused the run: {said}", hint="sbatch --test-only SCRIPT says it again")
 
 
+def no_default_partition(known: Sequence[str]) -> ConfigError:
+    """The profile names no partition, and the cluster has no default."""
+    return ConfigError(
+        "the cluster has no default partition", hint=f"set partition in the profile; {_there_are(known)}"
+    )
+
+
 def no_partition(name: str | None, known: Sequence[str]) -> ConfigError:
-    """There is no partition of that name (None: no default one)."""
-    return _no_partition(name, known)
-
-
-def _no_partition(name: str | None, known: Sequence[str]) -> ConfigError:
-    there_are = f"partitions: {', '.join(known)}" if known else "sinfo shows the partitions"
+    """There is no partition of that name; None where sbatch does not say which."""
+    there_are = _there_are(known)
     if name is None:
         return ConfigError("the cluster has no such partition", hint=f"set partition in the profile; {there_are}")
     near = did_you_mean(name, known)
     return ConfigError(f"the cluster has no partition {name!r}", hint=f"{near} {there_are}" if near else there_are)
+
+
+def _there_are(partitions: Sequence[str]) -> str:
+    return f"partitions: {', '.join(partitions)}" if partitions else "sinfo shows the partitions"
 
 
 def _said(done: Completed) -> str:

@@ -44,7 +44,7 @@ NodeList= NumNodes=1 WorkDir=/home/ada
 """
 SHOWN_NO_OUTPUT = """\
 JobId=31 JobName=false.sh JobState=FAILED Reason=JobLaunchFailure Requeue=1 Restarts=0 ExitCode=0:53 \
-StartTime=1796068143 EndTime=1796068143 Partition=high NodeList=scan1 BatchHost=scan1 WorkDir=/home/ada StdOut=/nowhere/x/y.log
+StartTime=1796068143 EndTime=1796068143 Partition=high NodeList=scan1 BatchHost=scan1 StdOut=/nowhere/x/y.log
 """
 
 PARTITIONS = """\
