@@ -21,6 +21,7 @@ from airlane.store.paths import Home, default_home
 from airlane.store.records import SnapshotRecord
 from airlane.store.runs import NewRun, RunContent, RunStore, RunView
 from airlane.store.states import Phase
+from airlane.store.uploaded import upload_waits
 
 if TYPE_CHECKING:  # each method imports what it needs: `air get` must not pay for `air run`
     from airlane.api.planning import Planner, RunPlan
@@ -105,6 +106,7 @@ class Client:
         Raises:
             NotFoundError: there is none, or more than one.
         """
+        self._upload_kept()
         return self._run(self._store.view(self._store.find(name)))
 
     def list(
@@ -123,6 +125,7 @@ class Client:
         from airlane.api.listing import Selection, list_runs, read_filters, recent
         from airlane.store.index import RunIndex
 
+        self._upload_kept()
         matches = read_filters(filters or {})
         user = None if all_users or "user" in (filters or {}) else user_name(self._env)
         selection = Selection(limit, user, None if all_status else recent(), matches)
@@ -206,6 +209,7 @@ class Client:
             except AirError:
                 self._store.discard(new)
                 raise
+        self._upload_kept()
         return self._run(self._store.view(new.paths), created=True)
 
     def _build(self, plan: RunPlan, progress: Progress | None) -> RunPlan:
@@ -311,6 +315,13 @@ class Client:
         if settled.verdict is not None and settled.state.terminal:
             self._close_tracking(settled)
         return settled
+
+    def _upload_kept(self) -> None:
+        """What runs kept that did not reach the MLflow server goes there, beside what the user does."""
+        if upload_waits(self.home):
+            from airlane.supervise.uploading import upload_beside
+
+            upload_beside(self.home)
 
     def _close_tracking(self, view: RunView) -> None:
         if view.attempts and view.record.tracking_uri != NO_TRACKING:

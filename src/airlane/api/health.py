@@ -108,7 +108,8 @@ def _check_tracking(home: Home, tracking: TrackingServer) -> Iterator[Finding]:
     elif not status.answering:
         yield Finding("tracking", None, f"{status.uri} does not answer", "air ui --stop; the next run starts it anew")
     else:
-        yield Finding("tracking", True, f"Airlane's own MLflow server at {status.uri}")
+        beside = f", from other machines at {status.public_uri}" if status.public_uri is not None else ""
+        yield Finding("tracking", True, f"Airlane's own MLflow server at {status.uri}{beside}")
 
 
 def _check_user_server(uri: str) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from airlane import environment
 from airlane.environment import BuiltEnvironment, EnvironmentInfo, EnvironmentPlan
@@ -11,7 +12,9 @@ from airlane.frozen import frozen
 from airlane.spec.profiles import NO_TRACKING
 from airlane.store import secrets
 from airlane.store.paths import Home
+from airlane.store.uploaded import upload_waits
 from airlane.supervise.body import mlflow_python
+from airlane.supervise.uploading import upload_beside
 
 
 @frozen
@@ -55,14 +58,23 @@ class Secrets:
 
 
 @frozen
+class ServerPage:
+    """Where the metrics are seen. `public_uri` is for other machines, whose users sign in as `login_file` says."""
+
+    uri: str
+    public_uri: str | None = None
+    login_file: Path | None = None
+
+
+@frozen
 class TrackingServer:
     """The MLflow server of a home, or the user's own at `uri`."""
 
     home: Home
     uri: str | None
 
-    def start(self) -> str:
-        """The server's address; Airlane's own is started if need be.
+    def start(self) -> ServerPage:
+        """Where the server is; Airlane's own is started if need be.
 
         Raises:
             TrackingError: it does not start.
@@ -71,13 +83,21 @@ class TrackingServer:
         if self.uri == NO_TRACKING:
             raise ConfigError('tracking is off (tracking_uri = "none")', hint="remove tracking_uri from the profile")
         if self.uri is not None:
-            return self.uri
-        from airlane.tracking import orphans, server
+            return ServerPage(self.uri)
+        from contextlib import closing
+
+        from airlane.tracking import login, orphans, server
         from airlane.tracking.rest import Mlflow
 
         uri = server.ensure(self.home, mlflow_python(self.home))
-        orphans.settle(self.home, Mlflow(uri, {}), None)  # what supervisors owed that were killed while it was away
-        return uri
+        with closing(Mlflow(uri, login.variables(self.home))) as mlflow:
+            orphans.settle(self.home, mlflow, None)  # what supervisors owed that were killed while it was away
+        if upload_waits(self.home):
+            upload_beside(self.home)
+        status = server.status(self.home)
+        if status is None:
+            return ServerPage(uri)
+        return ServerPage(uri, status.public_uri, status.login_file)
 
     def stop(self) -> bool:
         """Stop Airlane's own server; False if it was not running."""

@@ -87,6 +87,8 @@ def close_attempt(home: Home, record: RunRecord, paths: RunPaths, attempt: Attem
     """Close the MLflow run of an attempt whose supervisor was killed: it must not stay RUNNING."""
     if record.tracking_uri == NO_TRACKING or attempt.state is None or attempt.cause is None:
         return
+    if attempt.mlflow_run_id is not None and attempt.mlflow_url is None:
+        return  # it is kept in the run folder: tracking/upload.py closes it
     from airlane.supervise.recording import attempt_logs
     from airlane.tracking.orphans import Orphan, close_orphan
 

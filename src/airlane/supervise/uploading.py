@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
-from airlane.store.disk import make_private_folder
 from airlane.store.paths import Home
 from airlane.store.records import Attempt
 from airlane.store.runs import RunView
@@ -19,12 +19,15 @@ STARTED_WITHIN_S = 30.0
 
 
 def upload_beside(home: Home) -> None:
-    """Start to upload what waits; returns at once. Whoever is told to while it goes on ends again.
+    """Start to upload what waits, in a process of its own; one that finds another at it ends at once.
 
-    Raises:
-        OSError: it could not be started.
+    Nothing happens where it cannot be started: the next command tries again.
     """
-    make_private_folder(home.kept)
+    with suppress(OSError, subprocess.TimeoutExpired):
+        _start(home)
+
+
+def _start(home: Home) -> None:
     log = os.open(home.kept / ".log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         command = [sys.executable, "-m", __name__, str(home.root)]

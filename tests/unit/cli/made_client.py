@@ -7,7 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from airlane.api import Check, LogChunk, PhaseChanged, StatusChanged
+from airlane.api import Finding, LogChunk, PhaseChanged, StatusChanged
+from airlane.api.shelves import ServerPage
 from airlane.environment import EnvironmentInfo
 from airlane.spec.load import load_text
 from airlane.store.records import GitState
@@ -128,7 +129,8 @@ class MadeClient:
             delete=lambda ref: self.asked.append(("delete", ref)),
             list=lambda: ("hf/token", "wandb/key") if views else (),
         )
-        self.tracking = SimpleNamespace(start=lambda: "http://127.0.0.1:5000", stop=lambda: bool(views))
+        self.page = ServerPage("http://127.0.0.1:5000")
+        self.tracking = SimpleNamespace(start=lambda: self.page, stop=lambda: bool(views))
 
     def plan(self, file: Path, overrides: Sequence[str] = (), **asked: Any) -> Any:
         self.asked.append(("plan", file, tuple(overrides), asked))
@@ -158,11 +160,11 @@ class MadeClient:
     def cancel_all(self) -> tuple[str, ...]:
         return tuple(view.record.id for view in self.views)
 
-    def doctor(self) -> tuple[Check, ...]:
+    def doctor(self) -> tuple[Finding, ...]:
         return (
-            Check("sbatch, srun, scontrol", True, "Slurm 23.11", None),
-            Check("sacct", None, "no accounting", "states come from our own files"),
-            Check("tracking", not self.views, "http://mlflow:5000 refused", "set tracking_uri to an address\nor not"),
+            Finding("sbatch, srun, scontrol", True, "Slurm 23.11", None),
+            Finding("sacct", None, "no accounting", "states come from our own files"),
+            Finding("tracking", not self.views, "http://mlflow:5000 refused", "set tracking_uri to an address\nor not"),
         )
 
     def _build(self, plan: Any, *, progress: Callable[[str], None]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airlane.api import LogChunk
+from airlane.api.shelves import ServerPage
 from airlane.cli.command import Context
 from airlane.cli.commands.doctor import doctor_page
 from airlane.cli.commands.env import env_page, env_table
@@ -393,9 +394,18 @@ def test_doctor_fails_where_a_check_fails(air: Air, monkeypatch: pytest.MonkeyPa
 
 
 def test_ui_starts_and_stops_the_server(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, MadeClient(views=[running()]))
-    assert air("ui").out == "http://127.0.0.1:5000\n"
-    assert air("ui", "--json").data() == {"uri": "http://127.0.0.1:5000"}
+    made = use(monkeypatch, MadeClient(views=[running()]))
+    output = air("ui")
+    assert (output.out, output.err) == ("http://127.0.0.1:5000\n", "")
+    data = {"uri": "http://127.0.0.1:5000", "public_uri": None, "login_file": None}
+    assert air("ui", "--json").data() == data
+    made.page = ServerPage("http://127.0.0.1:5000", "http://10.0.0.1:5000", Path("/home/me/.air/mlflow/login.json"))
+    output = air("ui")
+    assert output.out == "http://127.0.0.1:5000\n"
+    assert output.err == (
+        "From other machines: http://10.0.0.1:5000, with the login in /home/me/.air/mlflow/login.json\n"
+    )
+    assert air("ui", "--json").data()["public_uri"] == "http://10.0.0.1:5000"
     assert air("ui", "--stop").err == "The MLflow server is stopped.\n"
     assert air("ui", "--stop", "--json").data() == {"stopped": True}
 

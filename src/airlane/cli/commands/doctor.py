@@ -16,7 +16,7 @@ from airlane.cli.words import count
 from airlane.errors import EXIT_FAILED, EXIT_OK
 
 if TYPE_CHECKING:
-    from airlane.api import Check
+    from airlane.api import Finding
 
 
 def configure(_parser: Parser) -> None:
@@ -36,7 +36,7 @@ def execute(_values: Namespace, context: Context) -> int:
     return EXIT_FAILED if failed else EXIT_OK
 
 
-def doctor_page(checks: Sequence[Check], look: Look) -> str:
+def doctor_page(checks: Sequence[Finding], look: Look) -> str:
     """One line a check, and below it what to do where it is not well."""
     column = max((len(check.name) for check in checks), default=0)
     indent = column + len("✓ ") + len("  ")

@@ -22,15 +22,19 @@ def execute(values: Namespace, context: Context) -> int:
         stopped = tracking.stop()
         _answer(context, {"stopped": stopped}, "The MLflow server is stopped." if stopped else "It was not running.")
         return EXIT_OK
-    uri = tracking.start()
+    page = tracking.start()
     if context.json:
-        context.screen.show(data_line({"uri": uri}, time.time()))
+        login_file = str(page.login_file) if page.login_file is not None else None
+        facts = {"uri": page.uri, "public_uri": page.public_uri, "login_file": login_file}
+        context.screen.show(data_line(facts, time.time()))
     else:
-        context.screen.show(uri)
+        context.screen.show(page.uri)
+        if page.public_uri is not None:
+            context.screen.say(f"From other machines: {page.public_uri}, with the login in {page.login_file}")
     if values.open:
         import webbrowser
 
-        webbrowser.open(uri)
+        webbrowser.open(page.uri)
     return EXIT_OK
 
 
