@@ -124,7 +124,8 @@ def _docker(order: Order, image: str, node: Node, *, limits: bool) -> list[str]:
     gpus = ["--gpus", '"device=' + ",".join(order.gpus) + '"'] if order.gpus else []
     groups = [] if node.uid == 0 else [word for group in node.groups for word in ("--group-add", str(group))]
     user = ["--user", f"{node.uid}:{node.gid}", *groups]
-    passwd = [] if node.uid == 0 else ["--mount", _mount(f"{box_of(order)}/passwd:/etc/passwd:ro")]
+    users = Mount(f"{box_of(order)}/passwd", "/etc/passwd", readonly=True)
+    passwd = [] if node.uid == 0 else users.for_engine()
     return [DOCKER, *_engine_words(order, node, [*user, *gpus], limits=limits), *passwd, *_engine_tail(order, image)]
 
 
@@ -146,7 +147,7 @@ def _engine_words(order: Order, node: Node, own: Sequence[str], *, limits: bool)
     for device in node.devices:
         words += ["--device", device]
     for mount in mounts_of(order):
-        words += ["--mount", _mount(mount)]
+        words += mount.for_engine()
     # By these, whoever finds the agent dead finds the container's first process, too.
     owners = ("AIR_RUN_ID", order.run_id), ("AIR_ATTEMPT", order.attempt), ("NODE_RANK", order.node_rank)
     for name, value in owners:
@@ -165,7 +166,7 @@ def _engine_tail(order: Order, image: str) -> list[str]:
 def _apptainer(order: Order, image: str) -> list[str]:
     container = _container(order)
     gpus = ["--nv"] if order.gpus else []
-    binds = [word for mount in mounts_of(order) for word in ("--bind", mount)]
+    binds = [word for mount in mounts_of(order) for word in mount.for_apptainer()]
     return [
         *(APPTAINER, "exec", "--cleanenv", "--no-home", *gpus, *binds, "--pwd", order.working_folder),
         *(*container.arguments, image, "bash", "-c", PLAIN_PROCESS, "airlane", order.command_file, box_of(order)),
@@ -174,8 +175,8 @@ def _apptainer(order: Order, image: str) -> list[str]:
 
 def _enroot(order: Order, image: str, node: Node) -> list[str]:
     container = _container(order)
-    mounts = [word for mount in mounts_of(order) for word in ("--mount", _enroot_mount(mount))]
-    devices = [word for device in node.devices for word in ("--mount", f"{device}:{device}")]
+    mounts = [word for mount in mounts_of(order) for word in mount.for_enroot()]
+    devices = [word for device in node.devices for word in Mount(device, device).for_enroot()]
     gpus = ["--env", "NVIDIA_VISIBLE_DEVICES=" + (",".join(order.gpus) or "void")]
     return [
         *(ENROOT, "start", "--rw", *gpus, *mounts, *devices, *container.arguments, image),
@@ -184,32 +185,45 @@ def _enroot(order: Order, image: str, node: Node) -> list[str]:
     ]
 
 
-def mounts_of(order: Order) -> list[str]:
-    """What the container sees of the node, as SOURCE:TARGET or SOURCE:TARGET:ro."""
+def mounts_of(order: Order) -> list[Mount]:
+    """What the container sees of the node."""
     container = _container(order)
-    own = [f"{folder}:{folder}" for folder in (*container.folders, *order.scratch_folders)]
+    own = [Mount(folder, folder) for folder in (*container.folders, *order.scratch_folders)]
     package = os.path.dirname(os.path.abspath(__file__))
-    return [*own, f"{package}:{package}:ro", *container.mounts]
+    return [*own, Mount(package, package, readonly=True), *map(_read_mount, container.mounts)]
 
 
-def _mount(mount: str) -> str:
-    """The value of --mount: comma-separated, quoted as in a CSV file. Unlike --volume, it makes no missing folder."""
-    source, target, *options = mount.rsplit(":", 2) if mount.endswith((":ro", ":rw")) else mount.rsplit(":", 1)
-    fields = ["type=bind", f"source={source}", f"target={target}"]
-    if options == ["ro"]:
-        fields.append("readonly")
-    return ",".join(_quoted_field(field) for field in fields)
+def _read_mount(mount: str) -> Mount:
+    source, target, *options = mount.split(":")
+    return Mount(source, target, readonly=options == ["ro"])
+
+
+class Mount:
+    """A folder or file of the node, and where it is inside."""
+
+    def __init__(self, source: str, target: str, *, readonly: bool = False) -> None:
+        self._source = source
+        self._target = target
+        self._readonly = readonly
+
+    def for_engine(self) -> list[str]:
+        """Comma-separated, quoted as in a CSV file. Unlike --volume, this makes no folder that is missing."""
+        fields = ["type=bind", f"source={self._source}", f"target={self._target}"]
+        if self._readonly:
+            fields.append("readonly")
+        return ["--mount", ",".join(_quoted_field(field) for field in fields)]
+
+    def for_apptainer(self) -> list[str]:
+        return ["--bind", f"{self._source}:{self._target}" + (":ro" if self._readonly else "")]
+
+    def for_enroot(self) -> list[str]:
+        return ["--mount", f"{self._source}:{self._target}" + (":x-create=auto,bind,ro" if self._readonly else "")]
 
 
 def _quoted_field(field: str) -> str:
     if not re.search('[",\n]', field):
         return field
     return '"' + field.replace('"', '""') + '"'
-
-
-def _enroot_mount(mount: str) -> str:
-    source, target, *options = mount.split(":")
-    return ":".join((source, target, *(["x-create=auto,bind,ro"] if options == ["ro"] else [])))
 
 
 def variables_text(variables: Mapping[str, str]) -> bytes:

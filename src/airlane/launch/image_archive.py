@@ -8,7 +8,6 @@ Source: the OCI image layout, index.json; moby's image/tarexport, manifest.json.
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 
@@ -148,6 +147,12 @@ def _small_files(archive: tarfile.TarFile) -> dict[str, bytes]:
     return found
 
 
+def _parsed(content: bytes) -> Any:
+    import json  # here, because whoever reads a workload only asks for an archive's kind
+
+    return json.loads(content)
+
+
 def _facts(files: dict[str, bytes]) -> ImageFacts:
     try:
         manifests = _index(files)
@@ -166,16 +171,16 @@ def _index(files: dict[str, bytes]) -> tuple[str, ...]:
     """The digests in an OCI index, those of the indexes in it included."""
     if "index.json" not in files:
         return ()
-    digests = [str(entry["digest"]) for entry in json.loads(files["index.json"])["manifests"]]
+    digests = [str(entry["digest"]) for entry in _parsed(files["index.json"])["manifests"]]
     for digest in digests:
         blob = files.get(_blob(digest))
-        inner = json.loads(blob).get("manifests", ()) if blob is not None else ()
+        inner = _parsed(blob).get("manifests", ()) if blob is not None else ()
         digests.extend(str(entry["digest"]) for entry in inner)
     return tuple(digests)
 
 
 def _docker_facts(files: dict[str, bytes], manifests: tuple[str, ...]) -> ImageFacts:
-    entries = json.loads(files["manifest.json"])
+    entries = _parsed(files["manifest.json"])
     configs = {str(entry["Config"]) for entry in entries}
     if len(configs) != 1:
         raise ArchiveError(f"holds {len(configs)} images; save the one to run alone")
@@ -190,7 +195,7 @@ def _oci_facts(files: dict[str, bytes], manifests: tuple[str, ...]) -> ImageFact
     configs = set()
     for digest in manifests:
         blob = files.get(_blob(digest))
-        manifest = json.loads(blob) if blob is not None else {}
+        manifest = _parsed(blob) if blob is not None else {}
         if "config" in manifest:
             configs.add(str(manifest["config"]["digest"]))
     if len(configs) != 1:

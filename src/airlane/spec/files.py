@@ -20,8 +20,10 @@ MAX_FILE_BYTES = 1024 * 1024
 _VARIABLE = r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))"
 
 # Source: distribution/reference, reference.go (its grammar, without the limits on lengths).
+_PART = "[a-z0-9][a-z0-9._-]*"
 _REFERENCE = (
-    r"(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?[a-z0-9._-]+(?:/[a-z0-9._-]+)*(?::[A-Za-z0-9_.-]+)?(?:@sha256:[0-9a-f]{64})?"
+    r"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?"
+    rf"{_PART}(?:/{_PART})*(?::[A-Za-z0-9_.-]+)?(?:@sha256:[0-9a-f]{{64}})?"
 )
 
 
@@ -72,7 +74,7 @@ class Image(Kind):
 
     @property
     def words(self) -> str:
-        return f"an image's reference, or an archive's path ({', '.join(ENDINGS)})"
+        return f"an image's reference, or an archive ({', '.join(ENDINGS)})"
 
     def read(self, node: Node, place: Place) -> Any:
         text = read_text(node, place)

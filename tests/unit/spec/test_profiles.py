@@ -122,6 +122,21 @@ REFUSED = [
         None,
     ),
     (
+        "[profiles.a]\ncontainer = 'dokcer'",
+        "{file}: profiles.a.container: expected one of docker, podman, apptainer, enroot, none, got 'dokcer'",
+        "Did you mean `docker`?",
+    ),
+    (
+        "[profiles.a]\nmounts = '/data'",
+        "{file}: profiles.a.mounts: expected a list of texts, got '/data'",
+        None,
+    ),
+    (
+        "[profiles.a]\nmounts = ['data']",
+        "{file}: profiles.a.mounts: expected /FOLDER, /FOLDER:/INSIDE or /FOLDER:/INSIDE:ro, got 'data'",
+        'for example mounts = ["/data:/data:ro"]',
+    ),
+    (
         "[profiles.a]\nsecrets = 'x'",
         "{file}: profiles.a.secrets: expected a table, got 'x'",
         'write secrets = { "scope/key" = "VARIABLE" }',

@@ -186,7 +186,20 @@ ENVIRONMENT = [
         environment("docker_image: me/train:1"),
         "2:3 environment.docker_image: expected a map (name: value), got the text 'me/train:1'",
     ),
-    (environment("docker_image: {tag_policy: auto}"), "2:3 environment.docker_image.url: missing: expected text"),
+    (
+        environment("docker_image: {tag_policy: auto}"),
+        (
+            "2:3 environment.docker_image.url: missing: expected an image's reference, or an archive "
+            "(.tar, .tar.gz, .tgz, .sqsh, .sif)"
+        ),
+    ),
+    (
+        environment("docker_image: {url: train image}"),
+        (
+            "2:18 environment.docker_image.url: expected an image's reference, or an archive "
+            "(.tar, .tar.gz, .tgz, .sqsh, .sif), got 'train image'"
+        ),
+    ),
     (
         environment("docker_image: {url: a, tag_policy: never}"),
         "2:26 environment.docker_image.tag_policy: expected one of auto, latest, got 'never'",

@@ -1,0 +1,167 @@
+"""A Docker engine of the tests' own, Podman with a store of its own, and a small image for both."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lab.small_image import small_image_archive, write_image
+
+from ..runs.conftest import Lane, lane
+
+__all__ = ["lane"]
+
+_START_S = 60.0
+# Podman always sets limits, and raised ones are refused in many test machines: this leaves them out.
+_RUNTIME_WITHOUT_LIMITS = """\
+#!/usr/bin/python3
+import json, os, sys
+
+words = sys.argv[1:]
+if "create" in words and "--bundle" in words:
+    path = os.path.join(words[words.index("--bundle") + 1], "config.json")
+    with open(path) as file:
+        content = json.load(file)
+    content["process"].pop("rlimits", None)
+    with open(path, "w") as file:
+        json.dump(content, file)
+os.execvp("runc", ["runc", *words])
+"""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A runtime with the variables that make it the tests' own."""
+
+    runtime: str
+    variables: dict[str, str]
+
+    def __call__(self, *words: str, check: bool = True) -> str:
+        done = subprocess.run(
+            [self.runtime, *words],
+            env={**os.environ, **self.variables},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=check,
+        )
+        return done.stdout.strip()
+
+    def containers(self) -> list[str]:
+        """The names of all containers, ended ones included."""
+        return self("ps", "--all", "--format", "{{.Names}}").split()
+
+
+def _needs(*programs: str) -> None:
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        pytest.skip(f"not installed here: {', '.join(missing)}")
+
+
+@contextmanager
+def docker_engine(folder: Path) -> Iterator[Engine]:
+    """Containers use the network of this machine: no bridge, no rules."""
+    _needs("docker", "dockerd")
+    socket = f"unix://{folder}/docker.sock"
+    words = ["--bridge=none", "--iptables=false", "--ip6tables=false", "--data-root", str(folder / "data")]
+    places = ["--exec-root", str(folder / "exec"), "--pidfile", str(folder / "pid"), "-H", socket]
+    engine = Engine("docker", {"DOCKER_HOST": socket})
+    with (folder / "log").open("wb") as log:
+        daemon = subprocess.Popen(["dockerd", *words, *places], stdout=log, stderr=log, start_new_session=True)
+    try:
+        deadline = time.monotonic() + _START_S
+        while not engine("version", "--format", "{{.Server.Version}}", check=False):
+            assert daemon.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < deadline, "dockerd does not answer"
+            time.sleep(0.1)
+        yield engine
+    finally:
+        for name in engine("ps", "--all", "--quiet", check=False).split():
+            engine("rm", "--force", name, check=False)
+        daemon.terminate()
+        daemon.wait(60)
+
+
+@contextmanager
+def podman_engine(folder: Path) -> Iterator[Engine]:
+    _needs("podman", "runc", "conmon")
+    runtime = folder / "runc-without-limits"
+    runtime.write_text(_RUNTIME_WITHOUT_LIMITS)
+    runtime.chmod(0o755)
+    storage, settings = folder / "storage.conf", folder / "containers.conf"
+    storage.write_text(f'[storage]\ndriver = "overlay"\nrunroot = "{folder}/run"\ngraphroot = "{folder}/data"\n')
+    settings.write_text(
+        '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "plain"\n'
+        f'[engine.runtimes]\nplain = ["{runtime}"]\n'
+    )
+    engine = Engine("podman", {"CONTAINERS_STORAGE_CONF": str(storage), "CONTAINERS_CONF": str(settings)})
+    yield engine
+    engine("rm", "--all", "--force", check=False)
+    engine("rmi", "--all", "--force", check=False)
+
+
+@pytest.fixture(scope="session", params=["docker", "podman"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """Each engine in turn; the folder is short, because sockets are in it."""
+    folder = Path(tempfile.mkdtemp(prefix="air-engine-"))
+    start = {"docker": docker_engine, "podman": podman_engine}[request.param]
+    with start(folder) as started:
+        yield started
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def image() -> Path:
+    """A `.tar.gz` with bash, the usual commands and python3."""
+    return small_image_archive()
+
+
+@pytest.fixture
+def made_image(tmp_path: Path) -> Callable[[str], Path]:
+    """Writes an archive whose image differs from others by a label."""
+
+    def make(label: str) -> Path:
+        path = tmp_path / "made.tar.gz"
+        write_image(path, tag="airlane-made:1", label=label)
+        return path
+
+    return make
+
+
+@dataclass
+class BoxedLane:
+    """A lane whose runs are in containers of one engine."""
+
+    lane: Lane
+    engine: Engine
+    image: Path
+
+    def workload(self, command: str, **fields: object) -> Path:
+        url = str(fields.pop("image", self.image))
+        return self.lane.workload(command, **{"environment": {"docker_image": {"url": url}}, **fields})
+
+    def profile(self, *lines: str) -> None:
+        """Further keys of the profile."""
+        config = Path(self.lane.env["AIR_CONFIG"])
+        config.write_text("\n".join([config.read_text().rstrip(), *lines, ""]))
+
+    def left(self, run_id: str) -> list[str]:
+        """The containers of a run that are still there."""
+        return [name for name in self.engine.containers() if run_id in name]
+
+
+@pytest.fixture
+def boxed(lane: Lane, engine: Engine, image: Path) -> BoxedLane:
+    lane.env.update(engine.variables)
+    made = BoxedLane(lane, engine, image)
+    made.profile(f'container = "{engine.runtime}"')
+    return made
