@@ -195,6 +195,9 @@ def run_variables(
     """The variables of one node of a run; the environment's PATH is whole already."""
     address, port = master
     rest = {name: value for name, value in environment_variables.items() if name not in ("PATH", "VIRTUAL_ENV")}
+    own = {**rest, **record.env_variables}
+    if tracked is not None and record.tracking_uri is None:
+        own |= past_proxies(tracked.uri, {**os.environ, **own})
     return node_variables(
         run_id=record.id,
         attempt=attempt,
@@ -212,5 +215,16 @@ def run_variables(
         tracking_uri=tracked.uri if tracked is not None else None,
         mlflow_experiment_name=record.experiment_name if tracked is not None else None,
         mlflow_run_id=tracked.run_id if tracked is not None else None,
-        env_variables={**rest, **record.env_variables},
+        env_variables=own,
     )
+
+
+def past_proxies(uri: str, env: Mapping[str, str]) -> dict[str, str]:
+    """What keeps MLflow's client from asking a proxy for Airlane's own server; nothing where there is no proxy."""
+    if not any(env.get(name) for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")):
+        return {}
+    from urllib.parse import urlsplit
+
+    hosts = (env.get("no_proxy") or env.get("NO_PROXY"), urlsplit(uri).hostname)
+    direct = ",".join(host for host in hosts if host)
+    return {"no_proxy": direct, "NO_PROXY": direct}

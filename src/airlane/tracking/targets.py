@@ -19,6 +19,7 @@ from airlane.tracking.rest import Mlflow
 from airlane.tracking.server_record import HOST, Reach, read_record
 
 REACH_S = 3.0
+_UPLOADED_LATER = "and uploaded by the next air get where that server is reached"
 
 
 @frozen
@@ -160,5 +161,5 @@ class FromNode:
         else:
             os.close(writing)
         login = find_login(store)
-        because = f"{self._because}: metrics are kept in the run folder, and uploaded when the run has ended"
+        because = f"{self._because}: metrics are kept in the run folder, {_UPLOADED_LATER}"
         return Link(Mlflow(uri, variables(store)), login.file if login is not None else None, because)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from airlane.api import Client
 from airlane.store import codec
 from airlane.store.disk import SystemDisk, make_private_folder
 from airlane.store.paths import Home, RunPaths
@@ -231,6 +232,27 @@ def test_what_a_node_without_the_server_recorded_is_uploaded_once_when_the_run_h
         assert history(mlflow, arrived, "system/cpu_utilization_percentage") == [(5, 0)]
         assert mlflow.get_run(arrived).params["epochs"] == "3"
     assert tracking_error(home, run) is None
+
+
+def test_the_next_look_at_a_run_uploads_what_it_kept_beside(
+    home: Home, run: RunPaths, start: StartNode, reached: str
+) -> None:
+    assert start("ae", cut_off=True).end() == 0
+    write_status(run, attempt(0))
+    client = Client(home=home.root, env={"AIR_CONFIG": os.devnull, "USER": "me"})
+    started = time.monotonic()
+    looked = client.get(run.id)
+    assert time.monotonic() - started < 2
+    client.get(run.id)
+    deadline = time.monotonic() + 60
+    while upload_waits(home):
+        assert time.monotonic() < deadline, (home.kept / ".log").read_text()
+    assert not run.tracking.exists()
+    url = looked.view().attempts[0].mlflow_url
+    assert url is not None
+    assert [seen.attempts[0].mlflow_url for seen in client.list(all_status=True) if seen.record.id == run.id] == [url]
+    with closing(Mlflow(reached, variables(home))) as mlflow:
+        check_arrived(home, mlflow, run)
 
 
 def test_an_upload_that_was_interrupted_goes_on_where_it_was(

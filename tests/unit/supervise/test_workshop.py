@@ -126,6 +126,22 @@ def test_the_login_of_the_tracking_server_reaches_the_command_as_a_secret(home: 
     assert not {"MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"} & set(order.env)
 
 
+def test_a_proxy_is_not_asked_for_our_own_server(home: Home, paths: RunPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
+    tracked = TrackedRun("1", "f00d", "http://10.0.0.1:5000", None)
+    user = record(env_variables={"NO_PROXY": "data.example"})
+    order, _ = ready_workshop(user, paths, home).orders(0, PLACES, 20_123, tracked)
+    assert order.env["NO_PROXY"] == order.env["no_proxy"] == "data.example,10.0.0.1"
+    theirs = record(tracking_uri="http://mlflow.example")
+    order, _ = ready_workshop(theirs, paths, home).orders(0, PLACES, 20_123, tracked)
+    assert "no_proxy" not in order.env
+    monkeypatch.delenv("http_proxy")
+    order, _ = ready_workshop(record(), paths, home).orders(0, PLACES, 20_123, tracked)
+    assert "no_proxy" not in order.env
+
+
 def test_an_order_survives_its_file(home: Home, paths: RunPaths, tmp_path: Path) -> None:
     order, _ = ready_workshop(record(env_variables={"Q": "a 'b' \"c\"\nü"}), paths, home).orders(0, PLACES, 1, None)
     file = tmp_path / "order.json"
