@@ -22,6 +22,9 @@ PLACEHOLDER_HOST = re.compile(
 )
 PUBLIC_HOSTS = {
     "docs.astral.sh",
+    "docs.aws.amazon.com",
+    "docs.nvidia.com",
+    "docs.pytorch.org",
     "docs.ray.io",
     "download.pytorch.org",
     "files.pythonhosted.org",

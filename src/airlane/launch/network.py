@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 PRESETS = ("efa", "infiniband", "ethernet", "auto")
 _DEVICES = "sys/class/infiniband"
-# The first generation of EFA cannot read remote memory, and libfabric aborts where that is asked of it.
-_EFA_WITHOUT_RDMA = "0xefa0"
+_MACHINE = "sys/class/dmi/id/product_name"
+# Where AWS asks for it. libfabric from 1.18 on needs no asking, and aborts where the device cannot (g5).
+_EFA_WITH_RDMA = ("p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge")
 
 
 class Devices:
@@ -96,10 +97,9 @@ def detect(towards: str, root: str = "/") -> Devices:
     # A device without hardware below it (soft-RoCE) is slower than the sockets it stands on.
     names = [name for name in _listed(folder) if os.path.exists(os.path.join(folder, name, "device"))]
     efa = tuple(name for name in names if _driver(folder, name) == "efa")
-    models = [_read(os.path.join(folder, name, "device", "device")) for name in efa]
     return Devices(
         efa=efa,
-        efa_rdma=bool(efa) and _EFA_WITHOUT_RDMA not in models,
+        efa_rdma=bool(efa) and _read(os.path.join(root, _MACHINE)) in _EFA_WITH_RDMA,
         ports=_active_ports(folder, [name for name in names if name not in efa]),
         interface=_interface(towards),
     )

@@ -17,14 +17,12 @@ class MadeSys:
 
     def __init__(self, root: Path) -> None:
         self.root = str(root)
+        self._root = root
         self._devices = root / "sys/class/infiniband"
 
-    def add(
-        self, name: str, driver: str, *, model: str = "0x1021", state: str = "4: ACTIVE", layer: str = "InfiniBand"
-    ) -> None:
+    def add(self, name: str, driver: str, *, state: str = "4: ACTIVE", layer: str = "InfiniBand") -> None:
         hardware = self._devices / name / "device"
         hardware.mkdir(parents=True)
-        (hardware / "device").write_text(f"{model}\n")
         (hardware / "driver").symlink_to(f"../../../../bus/pci/drivers/{driver}")
         port = self._devices / name / "ports/1"
         port.mkdir(parents=True)
@@ -37,6 +35,11 @@ class MadeSys:
         for file in (self._devices / name / "device").iterdir():
             file.unlink()
         (self._devices / name / "device").rmdir()
+
+    def name_machine(self, product: str) -> None:
+        folder = self._root / "sys/class/dmi/id"
+        folder.mkdir(parents=True)
+        (folder / "product_name").write_text(f"{product}\n")
 
     def detect(self) -> Devices:
         return detect(HERE, self.root)
@@ -75,17 +78,22 @@ def test_roce_ports_of_a_made_sys_are_used_where_there_is_no_infiniband(sys_file
 
 
 def test_efa_devices_of_a_made_sys_are_known_by_their_driver(sys_files: MadeSys) -> None:
-    sys_files.add("rdmap16s27", "efa", model="0xefa2", layer="Unspecified")
-    sys_files.add("rdmap32s27", "efa", model="0xefa2", layer="Unspecified")
+    sys_files.add("rdmap16s27", "efa", layer="Unspecified")
+    sys_files.add("rdmap32s27", "efa", layer="Unspecified")
     found = sys_files.detect()
-    assert (found.efa, found.efa_rdma, found.ports) == (("rdmap16s27", "rdmap32s27"), True, ())
+    assert (found.efa, found.ports) == (("rdmap16s27", "rdmap32s27"), ())
     assert choose("auto", found) == "efa"
 
 
-def test_the_first_generation_of_efa_in_a_made_sys_is_not_asked_for_rdma(sys_files: MadeSys) -> None:
-    sys_files.add("efa_0", "efa", model="0xefa0", layer="Unspecified")
-    variables = network_variables("efa", sys_files.detect())
-    assert "FI_EFA_USE_DEVICE_RDMA" not in variables
+@pytest.mark.parametrize(
+    ("machine", "asked"), [("p4d.24xlarge", True), ("p5en.48xlarge", True), ("g5.48xlarge", False)]
+)
+def test_efa_is_asked_for_rdma_only_on_a_made_machine_that_has_it(
+    sys_files: MadeSys, machine: str, asked: bool
+) -> None:
+    sys_files.add("efa_0", "efa", layer="Unspecified")
+    sys_files.name_machine(machine)
+    assert ("FI_EFA_USE_DEVICE_RDMA" in network_variables("efa", sys_files.detect())) is asked
 
 
 def test_the_interface_is_the_one_that_has_the_address() -> None:
