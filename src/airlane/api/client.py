@@ -24,6 +24,7 @@ from airlane.store.states import Phase
 from airlane.store.uploaded import upload_waits
 
 if TYPE_CHECKING:  # each method imports what it needs: `air get` must not pay for `air run`
+    from airlane.api.clusters import Clusters
     from airlane.api.planning import Planner, RunPlan
     from airlane.api.shelves import Environments, Secrets, TrackingServer
     from airlane.backends.base import Finding
@@ -63,6 +64,12 @@ class Client:
 
         return TrackingServer(self.home, self.profile.tracking_uri or self._env.get("MLFLOW_TRACKING_URI"))
 
+    @property
+    def clusters(self) -> Clusters:
+        from airlane.api.clusters import Clusters
+
+        return Clusters(self, self._backend)
+
     def doctor(self) -> tuple[Finding, ...]:
         """Checks of what runs under this profile need."""
         from airlane.api.health import check_machine
@@ -76,6 +83,10 @@ class Client:
             SpecError: the file is wrong; SnapshotError, EnvironmentBuildError: so is what it names.
         """
         return self._planner().plan(file, overrides, simulate=simulate, touch=touch)
+
+    def plan_text(self, text: str, *, file: str) -> RunPlan:
+        """The plan of a workload that is in no file; `file` says where it came from."""
+        return self._planner().plan_text(text, file=file)
 
     def submit(self, plan: RunPlan, *, idempotency_token: str | None = None, progress: Progress | None = None) -> Run:
         """Freeze the code and start the run; with a token that was used before, the run of then is returned.
@@ -291,9 +302,10 @@ class Client:
         dead = [view for view in views if alive[view.paths.id] is Liveness.DEAD]
         queued = [view for view in views if view not in dead and _has_no_supervisor(view)]
         waiting = backend.queued([view.paths for view in queued])
-        settled |= {
-            view.paths.id: view.waits(waiting[view.paths.id].detail) for view in queued if view.paths.id in waiting
-        }
+        for view in queued:
+            if view.paths.id in waiting:
+                detail = waiting[view.paths.id].detail
+                settled[view.paths.id] = view.waits(detail, backend.where(view.paths))
         for view in dead:
             try:
                 settled[view.paths.id] = self._settle_dead(view)

@@ -13,7 +13,7 @@ from airlane.api.user import user_name
 from airlane.backends.base import Backend, Compute, NodePlace
 from airlane.environment import EnvironmentPlan
 from airlane.environment.planning import built
-from airlane.errors import AirError, CapacityError
+from airlane.errors import AirError, BackendError, CapacityError, ConfigError
 from airlane.frozen import frozen
 from airlane.spec.load import Loaded, load, load_text
 from airlane.spec.models import CodeSource, Workload
@@ -35,7 +35,8 @@ class RunPlan:
     """Everything that is settled before a run exists.
 
     `snapshot` is what would be frozen now, or, in a rerun, what was frozen then. `refusal` says why the backend could
-    not take the run as it is; submitting raises it. `variables` are each node's, with <...> for what only a run has.
+    not take the run as it is; submitting raises it. `script` is what a scheduler would get. `variables` are each
+    node's, with <...> for what only a run has.
     """
 
     loaded: Loaded
@@ -46,6 +47,7 @@ class RunPlan:
     backend_lines: tuple[str, ...]
     warnings: tuple[str, ...]
     refusal: AirError | None
+    script: str | None = None
     rerun_of: RunView | None = None
 
     @property
@@ -76,7 +78,13 @@ class Planner:
 
     def plan(self, file: Path, overrides: Sequence[str], *, simulate: bool, touch: bool) -> RunPlan:
         """The plan of a workload file; with `touch`, digests of its code are kept so that the next plan is fast."""
-        loaded = load(file, overrides)
+        return self._plan(load(file, overrides), simulate=simulate, touch=touch)
+
+    def plan_text(self, text: str, *, file: str) -> RunPlan:
+        """The plan of a workload that is in no file; `file` says where it came from."""
+        return self._plan(load_text(text, file=file, base_dir=Path.cwd()), simulate=False, touch=True)
+
+    def _plan(self, loaded: Loaded, *, simulate: bool, touch: bool) -> RunPlan:
         image = self._plan_image(loaded, touch=touch)
         cache = self.home.snapshots / "digests" if touch else None
         code = _plan_code(loaded.workload.code_source, cache, self.home)
@@ -145,14 +153,18 @@ class Planner:
             backend_lines=lines,
             warnings=warnings,
             refusal=refusal,
+            script=self._script(record) if refusal is None else None,
             rerun_of=rerun_of,
         )
+
+    def _script(self, record: RunRecord) -> str | None:
+        return self.backend.submission_script(record, RunPaths(self.home.runs / "<month>" / _UNKNOWN_ID))
 
     def _ask_backend(self, record: RunRecord) -> tuple[tuple[str, ...], AirError | None]:
         compute = Compute(record.nodes, record.accelerators_per_node, record.accelerator_type, record.simulate)
         try:
             return self.backend.check(compute), None
-        except CapacityError as refusal:
+        except (CapacityError, ConfigError, BackendError) as refusal:
             return (refusal.message,), refusal
 
     def _record(

@@ -33,7 +33,7 @@ class Run:
 
     def watch(self) -> Iterator[Update]:
         """What happens to the run, and node 0's log, until it has ended."""
-        return watch_run(self._watcher())
+        return watch_run(self.watcher())
 
     def logs(self, node: int = 0, tail: int = DEFAULT_TAIL, attempt: int | None = None) -> Iterator[bytes]:
         """The last lines of a node's log in chunks of bytes, and of a run that goes on, all that follows.
@@ -42,7 +42,7 @@ class Run:
             NotFoundError: there is no such node or attempt.
         """
         self._check_range(node, attempt)
-        return follow_log(self._watcher(), node=node, tail=tail, attempt=attempt)
+        return follow_log(self.watcher(), node=node, tail=tail, attempt=attempt)
 
     def download_logs(self, folder: Path, node: int | None = None, attempt: int | None = None) -> list[Path]:
         """Copy the logs of all nodes, or of one, of the latest attempt; returns the copies.
@@ -61,7 +61,8 @@ class Run:
                 _copy(log, copies[-1])
         return copies
 
-    def _watcher(self) -> Watcher:
+    def watcher(self) -> Watcher:
+        """What looks at the run again and again without asking more often than is needed."""
         return Watcher(self.view(), self._store, self._settle)
 
     def _check_range(self, node: int, attempt: int | None) -> None:

@@ -13,6 +13,7 @@ from airlane.backends.local_allocation import LocalAllocation, end_agents
 from airlane.backends.slots import Pool, Stage, Ticket
 from airlane.errors import BackendError, CapacityError, ConfigError
 from airlane.launch.cores import usable_cores
+from airlane.spec.accelerators import ANY_MODEL
 from airlane.store.paths import Home, RunPaths
 from airlane.store.records import RunRecord
 from airlane.store.runs import NewRun
@@ -164,12 +165,15 @@ def _check_cpus(compute: Compute, asked: int) -> tuple[str, ...]:
 def _check_gpus(compute: Compute, asked: int) -> tuple[str, ...]:
     found = visible_gpus()
     model = compute.accelerator_type.rpartition("x")[2]
+    wanted = "GPU" if model == ANY_MODEL else model
     if asked > len(found):
         have = f"{len(found)} × {found[0].name}" if found else "no GPU"
         raise CapacityError(
-            f"This machine has {have} (asked for: {asked} × {model}).",
+            f"This machine has {have} (asked for: {asked} × {wanted}).",
             hint="try it without GPUs: add --simulate; or run it on a cluster: -p PROFILE",
         )
+    if model == ANY_MODEL:
+        return (f"{asked} × {found[0].name} on this machine",)
     if not any(model.lower() in gpu.name.lower() for gpu in found):
         return (f"{asked} × {found[0].name} on this machine (the file says {model})",)
     return (f"{asked} × {model} on this machine",)

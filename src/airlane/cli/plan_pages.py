@@ -50,8 +50,9 @@ def dry_run_page(plan: RunPlan, look: Look) -> str:
         lines += _container_lines(plan.record.image, look)
     lines += _section("each node", _wrapped(joined_variables(plan.variables), look.columns or 80))
     lines += _section("command", plan.command.rstrip("\n").split("\n"))
-    for line in plan.backend_lines[1:]:
-        lines.append(line)
+    lines += plan.backend_lines[1:]
+    if plan.script is not None:
+        lines += _section("script", plan.script.rstrip("\n").split("\n"))
     return "\n".join([*lines, "", "Nothing was submitted."])
 
 
@@ -81,6 +82,7 @@ def plan_facts(plan: RunPlan) -> dict[str, Any]:
         "network": plan.record.network,
         "variables": [dict(variables) for variables in plan.variables],
         "command": plan.command,
+        "script": plan.script,
         "where": list(plan.backend_lines),
         "fits": plan.refusal is None,
         "warnings": list(plan.warnings),

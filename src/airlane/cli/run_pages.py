@@ -119,7 +119,8 @@ def _where(view: RunView) -> str:
     record = view.record
     hosts = tuple(dict.fromkeys(view.attempts[-1].hosts)) if view.attempts else ()
     first = record.backend if record.profile in (None, record.backend) else f"profile {record.profile}"
-    return " · ".join(part for part in (first, ", ".join(hosts)) if part)
+    place = view.status.place if view.status is not None else None
+    return " · ".join(part for part in (first, place, ", ".join(hosts)) if part)
 
 
 def _compute(view: RunView) -> str:

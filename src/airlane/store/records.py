@@ -197,7 +197,7 @@ class LastMetric:
 
 @frozen
 class Status:
-    """status.json: written by the supervisor alone, by atomic replace."""
+    """status.json: written by the supervisor alone, by atomic replace. `place` is what a scheduler calls the run."""
 
     state: State
     phase: Phase | None
@@ -210,6 +210,7 @@ class Status:
     ended_at: float | None = None
     tracking_error: str | None = None
     last_metric: LastMetric | None = None
+    place: str | None = None
 
 
 @frozen

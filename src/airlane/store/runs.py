@@ -92,10 +92,10 @@ class RunView:
     def started_at(self) -> float | None:
         return self.attempts[0].started_at if self.attempts else None
 
-    def waits(self, detail: str) -> RunView:
+    def waits(self, detail: str, place: str | None) -> RunView:
         """The view of a run that has no supervisor now: `detail` says what it waits for."""
         blank = Status(State.PENDING, None, None, self.record.submitted_at, 0, "")
-        status = replace(self.status or blank, phase=Phase.QUEUED, detail=detail)
+        status = replace(self.status or blank, phase=Phase.QUEUED, detail=detail, place=place)
         return replace(self, status=status)
 
     def duration_s(self, now: float) -> float | None:

@@ -41,9 +41,7 @@ def main(arguments: list[str]) -> int:
         return 0
     lock = hold(paths.lock)
     recorded = record.environment
-    plan = environment.plan(
-        recorded.base, recorded.dependencies, base_dir=Path(record.workload_file).parent, home=home
-    )
+    plan = environment.plan(recorded.base, recorded.dependencies, base_dir=Path(record.workload_file).parent, home=home)
     state = supervise(
         record,
         paths,

@@ -78,7 +78,8 @@ class Supervisor:
         self._written = True
         self._moved_early = False
         now = self._clock.now()
-        self._status = Status(State.PENDING, Phase.PREPARING, None, now, tools.pid, tools.host)
+        place = tools.backend.where(paths)
+        self._status = Status(State.PENDING, Phase.PREPARING, None, now, tools.pid, tools.host, place=place)
         if earlier is not None:
             self._status = replace(self._status, state=earlier.state, attempts=earlier.attempts)
 

@@ -27,6 +27,7 @@ START_S = 180.0
 RECORD_PATIENCE_S = 10.0
 # Between a step's last word and srun's own about why it was ended.
 WHY_PATIENCE_S = 2.0
+_TAKEN_BACK = "taken back"
 
 _WHY: dict[str, tuple[CauseKind, str]] = {
     "TIME LIMIT": (CauseKind.TIMEOUT, "Slurm's time limit was reached"),
@@ -82,6 +83,7 @@ class SlurmAllocation(Allocation):
         self._unwritten: dict[int, NodeRecord] = {}
         self._time_is_up = time_is_up
         self._interruption: Interruption | None = None
+        self._silent = False
 
     def waiting(self) -> Waiting | None:
         step = self._step
@@ -158,6 +160,7 @@ class SlurmAllocation(Allocation):
         elif silent_s > self._options.silence_s:
             lost = f"no sign of life for {self._options.silence_s:g} s"
         if lost is not None:
+            self._silent = True
             return NodeReport(node, False, None, lost, host_failed=True)
         if step.over:
             return NodeReport(node, False, self._record(node), f"srun ended: {step.last_words}")
@@ -168,10 +171,12 @@ class SlurmAllocation(Allocation):
         record = self._record(node)
         waited_s = self._clock() - self._step.gone_at[node]
         if record is not None and record.ended_at is not None:
-            told_why = record.stop_reason is None or node in self._asked or self._step.taken_back
-            if told_why or waited_s > WHY_PATIENCE_S:
+            if not _by_signal(record) or node in self._asked:
                 return NodeReport(node, False, record)
-            return NodeReport(node, True, None)
+            if self._step.taken_back:
+                return NodeReport(node, False, replace(record, stop_reason=record.stop_reason or _TAKEN_BACK))
+            # Slurm signals every process of a step, and srun says why a moment later.
+            return NodeReport(node, waited_s < WHY_PATIENCE_S, record if waited_s >= WHY_PATIENCE_S else None)
         if code == EXIT_NO_RECORD:
             record = self._unwritten.setdefault(node, unwritten(node, 0, record))
             return NodeReport(node, False, record)
@@ -217,7 +222,9 @@ class SlurmAllocation(Allocation):
         """End the step, and with it all that is left of the attempt on the nodes; the job is kept."""
         step = self._step
         step.read()
-        if not step.over:
+        if step.failed_hosts or self._silent:
+            step.kill()  # the agents that live see it; a request to a dead machine would only be waited for
+        elif not step.over:
             number = next((hello.step for hello in step.hellos.values() if hello.step is not None), None)
             if number is not None and set(step.gone) != set(range(self._run.nodes)):
                 self._end_step(int(number))
@@ -231,3 +238,8 @@ class SlurmAllocation(Allocation):
         except BackendError as error:
             os.write(2, f"airlane: the step could not be ended: {error.message}\n".encode())
             self._step.kill()
+
+
+def _by_signal(record: NodeRecord) -> bool:
+    """Whether a node was stopped, or its command ended by what Slurm sends when it takes nodes back."""
+    return record.stop_reason is not None or record.signal in ("SIGTERM", "SIGKILL") or record.exit_code in (143, 137)

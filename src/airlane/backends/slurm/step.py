@@ -78,7 +78,7 @@ def step_command(
         "--wait=0",
         "--label",
         "--mpi=none",
-        "--cpu-bind=none",
+        "--cpu-bind=quiet,none",
         "--export=ALL",
         "bash",
         "-c",
