@@ -10,6 +10,7 @@ from dataclasses import replace
 from airlane.backends.agents import unwritten, write_order
 from airlane.backends.base import Allocation, Interruption, NodePlace, NodeReport, Waiting
 from airlane.backends.slurm.options import SlurmOptions
+from airlane.backends.slurm.preflight import Preflight
 from airlane.backends.slurm.scheduler import Slurm
 from airlane.backends.slurm.step import Hello, Step, step_command
 from airlane.errors import AirError, BackendError, ConfigError, NodeFailedError
@@ -27,6 +28,8 @@ START_S = 180.0
 RECORD_PATIENCE_S = 10.0
 # Between a step's last word and srun's own about why it was ended.
 WHY_PATIENCE_S = 2.0
+# Machines whose clocks differ more than this break tokens, locks, and the order of what is logged.
+MOST_SKEW_S = 30.0
 _TAKEN_BACK = "taken back"
 
 _WHY: dict[str, tuple[CauseKind, str]] = {
@@ -54,9 +57,10 @@ class SlurmAllocation(Allocation):
         without: Sequence[str] = (),
         env: Mapping[str, str],
         time_is_up: Callable[[], str | None],
+        preflight: Preflight | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`time_is_up` says in words that the job's time limit is near."""
+        """`time_is_up` says in words that the job's time limit is near; `preflight` is a look at the nodes."""
         self._run = run
         self._paths = paths
         self._attempt = attempt
@@ -82,6 +86,7 @@ class SlurmAllocation(Allocation):
         self._asked: set[int] = set()
         self._unwritten: dict[int, NodeRecord] = {}
         self._time_is_up = time_is_up
+        self._preflight = preflight
         self._interruption: Interruption | None = None
         self._silent = False
 
@@ -91,7 +96,7 @@ class SlurmAllocation(Allocation):
         if len(step.hellos) == self._run.nodes:
             for rank, hello in sorted(step.hellos.items()):
                 self._check(rank, hello)
-            return None
+            return self._preflight_waits()
         if step.over:
             raise self._not_started()
         if self._clock() > self._deadline:
@@ -100,6 +105,18 @@ class SlurmAllocation(Allocation):
                 f"{', '.join(missing)} did not answer in {START_S:g} s", host=missing[0] if missing else "a node"
             )
         return Waiting(f"{len(step.hellos)} of {self._run.nodes} nodes are up")
+
+    def _preflight_waits(self) -> Waiting | None:
+        if self._preflight is None:
+            return None
+        unfit = self._preflight.unfit()
+        if unfit is None:
+            return Waiting("looking at the nodes (preflight)")
+        self._preflight = None
+        if unfit:
+            words = "; ".join(f"{node.host}: {', '.join(node.problems)}" for node in unfit)
+            raise NodeFailedError(f"not fit for a run (preflight): {words}", host=unfit[0].host)
+        return None
 
     def _missing_hosts(self) -> list[str]:
         up = {hello.host for hello in self._step.hellos.values()}
@@ -117,6 +134,9 @@ class SlurmAllocation(Allocation):
                 f"node {rank} ({hello.host}) has no {self._folder}",
                 hint="set home in the profile to a folder that all nodes share",
             )
+        if self._options.preflight and abs(hello.behind_s) > MOST_SKEW_S:
+            words = f"its clock is {abs(hello.behind_s):.0f} s {'behind' if hello.behind_s > 0 else 'ahead'}"
+            raise NodeFailedError(f"node {rank} ({hello.host}) is not fit for a run: {words}", host=hello.host)
         wanted = self._run.accelerators_per_node
         if self._has_devices and len(hello.devices) != wanted:
             raise NodeFailedError(
@@ -221,6 +241,8 @@ class SlurmAllocation(Allocation):
     def release(self) -> None:
         """End the step, and with it all that is left of the attempt on the nodes; the job is kept."""
         step = self._step
+        if self._preflight is not None:
+            self._preflight.close()
         step.read()
         if step.failed_hosts or self._silent:
             step.kill()  # the agents that live see it; a request to a dead machine would only be waited for

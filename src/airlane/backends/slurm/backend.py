@@ -153,7 +153,7 @@ class SlurmBackend(Backend):
 
     def on_node(self, run: RunPaths, host: str) -> tuple[str, ...]:
         job = job_records(run)[-1].job
-        step = ("--overlap", "--nodes=1", "--ntasks=1", "--mpi=none", "--cpu-bind=quiet,none", "--quiet")
+        step = ("--overlap", "--nodes=1", "--ntasks=1", "--mpi=none", "--quiet")
         return ("srun", f"--jobid={job}", f"--nodelist={host}", *step)
 
     def doctor(self) -> Iterator[Finding]:

@@ -48,6 +48,24 @@ class Hello:
     behind_s: float
 
 
+def look_options(run: RunRecord, *, held_job: int | None, without: Sequence[str] = ()) -> list[str]:
+    """A short srun on the nodes of an attempt, beside its step."""
+    return [
+        "srun",
+        *([f"--jobid={held_job}"] if held_job is not None else []),
+        f"--job-name=air-{run.id}-preflight",
+        f"--nodes={run.nodes}",
+        f"--ntasks={run.nodes}",
+        "--ntasks-per-node=1",
+        *([f"--exclude={','.join(without)}"] if without else []),
+        "--overlap",
+        "--kill-on-bad-exit=0",
+        "--label",
+        "--mpi=none",
+        "--export=ALL",
+    ]
+
+
 def step_command(
     run: RunRecord,
     options: SlurmOptions,
@@ -78,7 +96,7 @@ def step_command(
         "--wait=0",
         "--label",
         "--mpi=none",
-        "--cpu-bind=quiet,none",
+        *(["--cpu-bind=none"] if cpus is None else []),  # or the step's one task would get one of the node's CPUs
         "--export=ALL",
         "bash",
         "-c",

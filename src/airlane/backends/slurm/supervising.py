@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from airlane.backends.base import Interruption
@@ -13,10 +14,12 @@ from airlane.backends.slurm.capacity import max_time_s
 from airlane.backends.slurm.jobs import SlurmJob, Stage
 from airlane.backends.slurm.ledger import JobRecord, add_record, job_records, write_script
 from airlane.backends.slurm.options import SlurmOptions
+from airlane.backends.slurm.preflight import Preflight, preflight_command
 from airlane.backends.slurm.scheduler import Slurm
 from airlane.backends.slurm.script import batch_script, time_limit_s
+from airlane.backends.slurm.step import look_options
 from airlane.errors import BackendError, CapacityError
-from airlane.store.paths import RunPaths
+from airlane.store.paths import Home, RunPaths
 from airlane.store.records import Attempt, CauseKind, RunRecord
 
 # srun tells why a step was ended a moment after the supervisor got its SIGTERM.
@@ -72,8 +75,20 @@ class Supervising:
             without=without,
             env=self._env,
             time_is_up=self.time_is_up,
+            preflight=self._preflight(hosts, without) if self._options.preflight else None,
         )
         return self._allocation
+
+    def _preflight(self, hosts: Sequence[str], without: Sequence[str]) -> Preflight:
+        home = Home(self._paths.root.parent.parent.parent)
+        key = self._run.environment.key
+        built = home.environments / key / "bin" / "python" if key is not None else None
+        python = built if built is not None and built.exists() else Path(self._options.interpreter)
+        held = self._number if self._record.held else None
+        options = look_options(self._run, held_job=held, without=without)
+        gpus = 0 if self._run.simulate or self._options.gres(self._run.accelerator_type) is None else 1
+        command = preflight_command(options, python=python, home=home.root, gpus=gpus * self._run.accelerators_per_node)
+        return Preflight(command, self._env, [host for host in hosts if host not in without])
 
     def warned(self, *_: Any) -> None:
         """SIGUSR1: the end may be near. The limit is looked up again, for it may have been moved."""
