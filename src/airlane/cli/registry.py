@@ -25,6 +25,15 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "cancel": Entry("cancel", "stop runs"),
         "rerun": Entry("rerun", "submit a run again, with the same code and settings"),
     },
+    "Ray clusters": {
+        "ray up": Entry("ray", "start a Ray cluster, and wait until it is ready"),
+        "ray list": Entry("ray", "the Ray clusters there are"),
+        "ray status": Entry("ray_use", "its nodes, what is in use, and what waits"),
+        "ray exec": Entry("ray_use", "run a command on its head"),
+        "ray env": Entry("ray_use", "variables that make programs here find it"),
+        "ray logs": Entry("ray_use", "the logs of Ray's own processes"),
+        "ray down": Entry("ray", "take a Ray cluster down"),
+    },
     "what runs need": {
         "env list": Entry("env", "the environments that were built"),
         "env show": Entry("env", "one environment"),

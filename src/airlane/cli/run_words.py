@@ -7,7 +7,7 @@ from pathlib import Path
 from airlane.cli.layout import hanging
 from airlane.cli.screen import Look
 from airlane.cli.words import count, duration
-from airlane.spec.accelerators import AcceleratorKind, parse_accelerator_type
+from airlane.spec.accelerators import ANY_MODEL, AcceleratorKind, parse_accelerator_type
 from airlane.store.records import Cause, EnvironmentRecord, GitState, ImageRecord, RunRecord
 from airlane.store.runs import RunView
 from airlane.store.states import Phase, State
@@ -29,10 +29,12 @@ def painted_state(state: State, look: Look, *, columns: int = 0) -> str:
 
 
 def compute_words(accelerators: int, accelerator_type: str, *, simulate: bool = False) -> str:
-    """What a run computes on: "16 × H100", "4 CPU cores", "8 × H100 (simulated)"."""
+    """What a run computes on: "16 × H100", "8 GPUs", "4 CPU cores", "8 × H100 (simulated)"."""
     known = parse_accelerator_type(accelerator_type)
     if known is not None and known.kind is AcceleratorKind.CPU:
         words = count(accelerators, "CPU core")
+    elif known is not None and known.model == ANY_MODEL:
+        words = count(accelerators, "GPU")
     else:
         words = f"{accelerators} × {known.model if known else accelerator_type}"
     return f"{words} (simulated)" if simulate else words

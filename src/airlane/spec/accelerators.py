@@ -38,21 +38,22 @@ class AcceleratorType:
 
 
 GPU_TYPES: tuple[str, ...] = ("GPU_1xA10", "GPU_1xH100", "GPU_8xH100", "GPU_8xB300")
-CPU_PATTERN = "CPU_[1-9][0-9]{0,3}xCORE"
+COUNTED_PATTERN = "(?:CPU_[1-9][0-9]{0,3}xCORE|GPU_[1-9][0-9]{0,2}xANY)"
+ANY_MODEL = "ANY"
 POOL_TYPES: dict[str, AcceleratorType] = {
     "a10": AcceleratorType("a10", "A10", 1, AcceleratorKind.POOL),
     "h100_80gb": AcceleratorType("h100_80gb", "H100", 8, AcceleratorKind.POOL),
 }
 CPU_EXAMPLES: tuple[str, ...] = ("CPU_1xCORE", "CPU_2xCORE", "CPU_4xCORE", "CPU_8xCORE")
 NAMES: tuple[str, ...] = (*GPU_TYPES, *POOL_TYPES)
-"""Every type with a name of its own; any CPU_<n>xCORE is known beside them."""
+"""Every type with a name of its own; any CPU_<n>xCORE and GPU_<n>xANY (GPUs of any model) is known beside them."""
 
 
 def parse_accelerator_type(name: str) -> AcceleratorType | None:
     """The type of that exact name, or None: case counts, as it does for the reference client."""
     if name in POOL_TYPES:
         return POOL_TYPES[name]
-    if name not in GPU_TYPES and not re.fullmatch(CPU_PATTERN, name):
+    if name not in GPU_TYPES and not re.fullmatch(COUNTED_PATTERN, name):
         return None
     family, _, rest = name.partition("_")
     per_node, _, model = rest.partition("x")

@@ -14,7 +14,7 @@ from typing import Any
 from airlane.frozen import frozen
 from airlane.launch.network import PRESETS
 from airlane.spec import checks
-from airlane.spec.accelerators import CPU_EXAMPLES, CPU_PATTERN, NAMES, AcceleratorType, parse_accelerator_type
+from airlane.spec.accelerators import COUNTED_PATTERN, CPU_EXAMPLES, NAMES, AcceleratorType, parse_accelerator_type
 from airlane.spec.bases import DEFAULT_BASE
 from airlane.spec.containers import Anything, Items, Named, Section, WrappedSection
 from airlane.spec.fields import entry
@@ -59,8 +59,9 @@ class ComputeSpec:
     )
     accelerator_type: str = field(
         metadata=entry(
-            "Which accelerators, and how many are on a node: GPU_<n>x<model>, or CPU_<n>xCORE for n CPU cores a node.",
-            Choice(NAMES, pattern=CPU_PATTERN, pattern_words="CPU_<n>xCORE", near=CPU_EXAMPLES),
+            "Which accelerators, and how many are on a node: GPU_<n>x<model>, GPU_<n>xANY for GPUs of any model, or "
+            "CPU_<n>xCORE for n CPU cores a node.",
+            Choice(NAMES, pattern=COUNTED_PATTERN, pattern_words="GPU_<n>xANY, CPU_<n>xCORE", near=CPU_EXAMPLES),
             example="GPU_8xH100",
             required=True,
         ),
