@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,6 +52,13 @@ class SlurmBackend(Backend):
             raise CapacityError(
                 f"your allocation (Slurm job {held}) has {len(hosts)} nodes (asked for: {compute.nodes})",
                 hint="to submit a job of its own: env -u SLURM_JOB_ID air run ...",
+            )
+        wanted = self._options.cpus(compute.accelerator_type, compute.accelerators_per_node) or 1
+        fewest = _fewest_cpus(os.environ)
+        if fewest is not None and fewest < wanted:
+            raise CapacityError(
+                f"your allocation (Slurm job {held}) has nodes with {fewest} CPUs (asked for: {wanted} on each node)",
+                hint=f"salloc --nodes={compute.nodes} --ntasks-per-node=1 --cpus-per-task={wanted}",
             )
         return (f"inside your allocation, Slurm job {held} on {', '.join(hosts)}: it is used, and left to you",)
 
@@ -160,6 +168,12 @@ class SlurmBackend(Backend):
         from airlane.backends.slurm.doctor import doctor
 
         return doctor(self._options, self._slurm, self._home)
+
+
+def _fewest_cpus(environ: Mapping[str, str]) -> int | None:
+    """The CPUs on the smallest node of the allocation; SLURM_JOB_CPUS_PER_NODE is like "8(x2),4"."""
+    counts = re.findall(r"(\d+)(?:\(x\d+\))?", environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
+    return min(map(int, counts)) if counts else None
 
 
 def held_job(environ: Mapping[str, str]) -> int | None:
