@@ -96,13 +96,17 @@ def _check_tracking(home: Home, tracking: TrackingServer) -> Iterator[Finding]:
     if tracking.uri is not None:
         yield _check_user_server(tracking.uri)
         return
-    from airlane.tracking import server
+    from airlane.tracking import kept, server
 
     try:
         status = server.status(home)
     except AirError as error:
         yield Finding("tracking", False, error.message, error.hint)
         return
+    waiting = [note.id for _, note in kept.notes(home)]
+    if waiting:
+        detail = f"metrics of {len(waiting)} runs wait to be uploaded: {', '.join(waiting[:3])}"
+        yield Finding("kept metrics", None, detail, f"air ui starts the server; the log is {home.kept / '.log'}")
     if status is None:
         yield Finding("tracking", True, "Airlane's own MLflow server starts with the first run")
     elif not status.answering:

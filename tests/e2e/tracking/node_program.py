@@ -2,8 +2,9 @@
 
     python node_program.py HOME RUN_FOLDER MLFLOW_PYTHON STEPS
 
-STEPS are characters: "a" an attempt whose command logs through MLflow's client, "w" wait for a line on stdin, "k" the
-end of this process by SIGKILL, "e" the end of the attempt. Each prints a line of JSON.
+STEPS are characters: "a" an attempt whose command logs through MLflow's client, "m" its command makes what REST cannot
+carry over, "w" wait for a line on stdin, "k" the end of this process by SIGKILL, "e" the end of the attempt. Each prints
+a line of JSON.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ with mlflow.start_run():
 """
 
 
+MODELS = """
+import mlflow
+with mlflow.start_run(), mlflow.start_span("answer"):
+    mlflow.initialize_logged_model(name="m")
+mlflow.MlflowClient().create_registered_model("m")
+mlflow.flush_trace_async_logging()
+"""
+
+
 class Node:
     """One supervisor's tracking, step by step."""
 
@@ -48,6 +58,7 @@ class Node:
             raise TypeError("tracking is on")
         self._tracker = made
         self._attempt = -1
+        self._tracked: TrackedRun | None = None
         started = time.monotonic()
         made.open()
         settled = made.settled(60)
@@ -57,9 +68,8 @@ class Node:
         self._attempt += 1
         info = AttemptInfo(self._run.id, self._attempt, EXPERIMENT, "a run", time.time(), params={"epochs": 3})
         tracked = self._tracker.begin_attempt(info, 30)
-        if tracked is not None:
-            command = [str(self._python), "-c", COMMAND]
-            subprocess.run(command, env=_environment(tracked), cwd=self._run.root, stdout=sys.stderr, check=True)
+        self._tracked = tracked
+        self._command(COMMAND)
         metrics = self._run.node_metrics(attempt=self._attempt, node=0)
         metrics.parent.mkdir(parents=True, exist_ok=True)
         metrics.write_text(json.dumps({"t": time.time(), "m": {"cpu_utilization_percentage": 5}}) + "\n")
@@ -68,6 +78,16 @@ class Node:
         log.write_text("last words\n")
         facts: dict[str, Any] = {} if tracked is None else {"uri": tracked.uri, "url": tracked.url}
         self.say(**facts, login=tracked is not None and tracked.login_file is not None)
+
+    def log_models(self) -> None:
+        self._command(MODELS)
+        self.say()
+
+    def _command(self, program: str) -> None:
+        if self._tracked is not None:
+            command = [str(self._python), "-c", program]
+            env = _environment(self._tracked)
+            subprocess.run(command, env=env, cwd=self._run.root, stdout=sys.stderr, check=True)
 
     def end(self) -> None:
         log = self._run.log(attempt=self._attempt, node=0)
@@ -95,6 +115,8 @@ def main() -> None:
     for step in sys.argv[4]:
         if step == "a":
             node.begin()
+        elif step == "m":
+            node.log_models()
         elif step == "e":
             node.end()
         elif step == "w":

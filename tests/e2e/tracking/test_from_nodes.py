@@ -287,6 +287,22 @@ def test_an_upload_that_was_interrupted_goes_on_where_it_was(
         check_arrived(home, mlflow, run)
 
 
+def test_what_only_mlflows_own_tools_can_move_stays_and_is_told(
+    home: Home, run: RunPaths, start: StartNode, reached: str
+) -> None:
+    assert start("ame", cut_off=True).end() == 0
+    write_status(run, attempt(0))
+    assert upload(home) == (run.id,)
+    assert not upload_waits(home)
+    error = tracking_error(home, run)
+    assert error is not None
+    assert "logged models (1), registered models (1), traces (1)" in error
+    assert f"sqlite:///{run.tracking / '0' / 'mlflow' / 'mlflow.db'}" in error
+    assert (run.tracking / "0" / "mlflow" / "mlflow.db").exists()
+    with closing(Mlflow(reached, variables(home))) as mlflow:
+        check_arrived(home, mlflow, run)
+
+
 def test_what_a_killed_supervisor_had_kept_is_uploaded_with_the_verdict(
     home: Home, run: RunPaths, start: StartNode, reached: str
 ) -> None:
