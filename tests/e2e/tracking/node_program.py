@@ -3,8 +3,8 @@
     python node_program.py HOME RUN_FOLDER MLFLOW_PYTHON STEPS
 
 STEPS are characters: "a" an attempt whose command logs through MLflow's client, "m" its command makes what REST cannot
-carry over, "w" wait for a line on stdin, "k" the end of this process by SIGKILL, "e" the end of the attempt. Each prints
-a line of JSON.
+carry over, "w" wait for a line on stdin, "k" the end of this process by SIGKILL, "e" the end of the attempt. Each
+prints a line of JSON.
 """
 
 from __future__ import annotations
