@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -14,11 +15,11 @@ from airlane.api.run import Run
 from airlane.api.user import user_name
 from airlane.backends.base import Backend, Liveness
 from airlane.backends.registry import make_backend
-from airlane.errors import AirError, ArgumentError, StoreError
+from airlane.errors import AirError, ArgumentError, StoreError, TrackingError
 from airlane.spec.profiles import NO_TRACKING, Profile, load_profile
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, default_home
-from airlane.store.records import SnapshotRecord
+from airlane.store.records import RunRecord, SnapshotRecord
 from airlane.store.runs import NewRun, RunContent, RunStore, RunView
 from airlane.store.states import Phase
 from airlane.store.uploaded import upload_waits
@@ -208,8 +209,9 @@ class Client:
         )
         self._pack(plan, progress)
         backend = self._backend(plan.record.backend)
-        if backend.builds_first:
+        if backend.elsewhere:
             plan = self._build(plan, progress)
+            self._open_tracking(plan.record, progress)
         with self._store.submission():
             new = self._store.create(replace(plan.record, submitted_at=time.time()), content)
             try:
@@ -237,6 +239,19 @@ class Client:
 
         environment.build(planned, progress=tell)
         return replace(plan, environment=replace(planned, cached=True))
+
+    def _open_tracking(self, record: RunRecord, progress: Progress | None) -> None:
+        """Start the home's MLflow server where the nodes reach it; without it, metrics are kept and uploaded later."""
+        if record.tracking_uri is not None:
+            return
+        from airlane.supervise.body import mlflow_python
+        from airlane.tracking import server
+        from airlane.tracking.server_record import Reach
+
+        if progress is not None:
+            progress("tracking", "starting the MLflow server")
+        with contextlib.suppress(TrackingError):
+            server.ensure(self.home, mlflow_python(self.home), reach=Reach())
 
     def _supervise(self, new: NewRun, plan: RunPlan) -> None:
         from airlane.supervise.body import supervise

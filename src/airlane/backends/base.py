@@ -131,11 +131,12 @@ class Allocation(Protocol):
 class Backend(Protocol):
     """A place where runs happen. What has a body here is right for a place without a scheduler of its own.
 
-    With `builds_first`, a run's environment is built before it is submitted: its nodes may have no network.
+    With `elsewhere`, a run's nodes are other machines: its environment is built before it is submitted (they may have
+    no network), and the home's MLflow server must be reached from them.
     """
 
     name: str
-    builds_first: bool = False
+    elsewhere: bool = False
 
     def check(self, compute: Compute) -> tuple[str, ...]:
         """Lines for people about where the run would go; changes nothing.

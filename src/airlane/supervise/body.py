@@ -63,7 +63,8 @@ def supervise(
     signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     tracking: Tracking | None = None
     try:
-        tracking = make_tracker(record.tracking_uri, home=home, python=mlflow_python(home), env=env)
+        on_node = paths if backend.elsewhere else None
+        tracking = make_tracker(record.tracking_uri, home=home, python=mlflow_python(home), env=env, on_node=on_node)
         tools = Tools(
             backend=backend,
             workshop=RunWorkshop(record, paths, home, plan),

@@ -34,7 +34,7 @@ class SlurmBackend(Backend):
     """Runs as jobs of a Slurm cluster, or within an allocation that the user holds already."""
 
     name = "slurm"
-    builds_first = True
+    elsewhere = True
 
     def __init__(self, home: Home, options: Mapping[str, Any]) -> None:
         self._home = home
