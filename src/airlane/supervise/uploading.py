@@ -30,7 +30,8 @@ def upload_beside(home: Home) -> None:
 def _start(home: Home) -> None:
     log = os.open(home.kept / ".log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        command = [sys.executable, "-m", __name__, str(home.root)]
+        # Without -P, modules of the folder where the user stands would be taken for Python's own.
+        command = [sys.executable, "-P", "-m", __name__, str(home.root)]
         # It only forks the process that works, which is nobody's child then.
         subprocess.run(
             command,
