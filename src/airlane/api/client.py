@@ -15,7 +15,7 @@ from airlane.api.run import Run
 from airlane.api.user import user_name
 from airlane.backends.base import Backend, Liveness
 from airlane.backends.registry import make_backend
-from airlane.errors import AirError, ArgumentError, StoreError, TrackingError
+from airlane.errors import AirError, ArgumentError, BackendError, StoreError, TrackingError
 from airlane.spec.profiles import NO_TRACKING, Profile, load_profile
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, default_home
@@ -211,7 +211,7 @@ class Client:
         backend = self._backend(plan.record.backend)
         if backend.elsewhere:
             plan = self._build(plan, progress)
-            self._open_tracking(plan.record, progress)
+            self._open_tracking(plan.record, backend, progress)
         with self._store.submission():
             new = self._store.create(replace(plan.record, submitted_at=time.time()), content)
             try:
@@ -240,18 +240,20 @@ class Client:
         environment.build(planned, progress=tell)
         return replace(plan, environment=replace(planned, cached=True))
 
-    def _open_tracking(self, record: RunRecord, progress: Progress | None) -> None:
+    def _open_tracking(self, record: RunRecord, backend: Backend, progress: Progress | None) -> None:
         """Start the home's MLflow server where the nodes reach it; without it, metrics are kept and uploaded later."""
         if record.tracking_uri is not None:
             return
+        from airlane.launch.interface import reachable_address
         from airlane.supervise.body import mlflow_python
         from airlane.tracking import server
         from airlane.tracking.server_record import Reach
 
         if progress is not None:
             progress("tracking", "starting the MLflow server")
-        with contextlib.suppress(TrackingError):
-            server.ensure(self.home, mlflow_python(self.home), reach=Reach())
+        with contextlib.suppress(TrackingError, BackendError, OSError):
+            address = reachable_address(backend.a_node())
+            server.ensure(self.home, mlflow_python(self.home), reach=Reach(address))
 
     def _supervise(self, new: NewRun, plan: RunPlan) -> None:
         from airlane.supervise.body import supervise

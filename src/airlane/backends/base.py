@@ -201,6 +201,10 @@ class Backend(Protocol):
         del run, paths, attempts
         return None
 
+    def a_node(self) -> str | None:
+        """The name of a machine where nodes may be: what they must reach listens on the interface that leads there."""
+        return None
+
     def on_node(self, run: RunPaths, host: str) -> tuple[str, ...]:
         """What goes before a command so that it runs on a host of the run's nodes; nothing where that is this host."""
         del run, host

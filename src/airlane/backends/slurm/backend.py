@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airlane.backends.base import Allocation, Backend, Compute, Finding, Interruption, Liveness, Waiting
-from airlane.backends.slurm.capacity import check, max_time_s
+from airlane.backends.slurm.capacity import check, chosen, max_time_s
 from airlane.backends.slurm.jobs import Stage
 from airlane.backends.slurm.ledger import JobRecord, add_record, await_record, job_records, write_script
 from airlane.backends.slurm.liveness import liveness
@@ -158,6 +158,11 @@ class SlurmBackend(Backend):
             self._supervising = Supervising(run, paths, self._options, self._slurm, dict(os.environ))
             signal.signal(signal.SIGUSR1, self._supervising.warned)
         return self._supervising
+
+    def a_node(self) -> str | None:
+        names = [partition.name for partition in chosen(self._options, self._slurm.partitions())]
+        groups = (group for name in names for group in self._slurm.groups(name))
+        return next((host for group in groups for host in group.hosts), None)
 
     def on_node(self, run: RunPaths, host: str) -> tuple[str, ...]:
         job = job_records(run)[-1].job
