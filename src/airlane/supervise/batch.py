@@ -33,13 +33,14 @@ def main(arguments: list[str]) -> int:
         return EXIT_NO_RUN
     home = Home(paths.root.parent.parent.parent)
     backend = make_backend(record.backend, home, record.backend_options)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until the backend listens to it
     if not backend.take_over(record, paths):
         return 0
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    lock = hold(paths.lock)  # of a supervisor that was taken for dead and lives, the end is waited for
     earlier = codec.read(Status, paths.status)
-    if earlier is not None and earlier.state.terminal:
+    if paths.verdict.exists() or (earlier is not None and earlier.state.terminal):
+        os.close(lock)
         return 0
-    lock = hold(paths.lock)
     recorded = record.environment
     plan = environment.plan(recorded.base, recorded.dependencies, base_dir=Path(record.workload_file).parent, home=home)
     state = supervise(

@@ -76,7 +76,7 @@ class Supervisor:
         self._clock = tools.clock
         self._journal = Journal(paths, tools.disk)
         self._written = True
-        self._moved_early = False
+        self._moved = False
         now = self._clock.now()
         place = tools.backend.where(paths)
         self._status = Status(State.PENDING, Phase.PREPARING, None, now, tools.pid, tools.host, place=place)
@@ -94,8 +94,8 @@ class Supervisor:
         outcome = Finish(*refused) if refused is not None else self._attempts()
         self._tools.workshop.close(run_ends=isinstance(outcome, Finish))
         self._tools.tracking.close(TRACKING_FLUSH_S)
-        if isinstance(outcome, Finish) and self._moved_early:
-            self._tools.backend.cancel(self._paths)
+        if isinstance(outcome, Finish) and self._moved:
+            self._move_back()
         if isinstance(outcome, Moved):
             self._tools.tracking.close(TRACKING_CLOSE_S)
             return None
@@ -110,23 +110,30 @@ class Supervisor:
             return
         last = attempts[-1]
         told = judge_attempt(self._record, self._paths, last, evidence=self._tools.evidence(last.number))
-        words = self._tools.backend.last_words(self._paths)
-        state, cause = told or (State.FAILED, interrupted_cause(words) if words is not None else _LOST)
+        words = self._tools.backend.last_words(self._paths) if told is None else None
+        interrupted = (_state_of(words), interrupted_cause(words)) if words is not None else None
+        state, cause = told or interrupted or (State.FAILED, _LOST)
         ended = replace(last, ended_at=self._clock.now(), state=state, cause=cause)
         self._tools.close_orphan(ended)
-        self._update(attempts=(*attempts[:-1], ended))
+        # Its nodes may have run, though the disk refused the status that said so.
+        self._update(state=State.RUNNING, attempts=(*attempts[:-1], ended))
         self._event("attempt_ended", attempt=ended.number, state=ended.state, cause=cause.summary)
 
     def _prepare(self) -> tuple[State, Cause] | None:
+        """None once the nodes can be asked for; how the run ends if there is nothing to ask for."""
         workshop = self._tools.workshop
+        decision = decide(self._record.limits, self._status.attempts) if self._status.attempts else None
+        if isinstance(decision, Finish):
+            return decision.state, decision.cause  # the supervisor before this one died between the attempt and the end
         try:
             workshop.begin()
             while not workshop.ready():
                 self._update_if_changed(detail=workshop.progress)
                 if self._canceled():
                     return State.CANCELED, self._cancel_cause()
-                if self._tools.stop_requested() is not None:
-                    return None  # the nodes are taken back: the backend moves the run
+                asked = self._tools.stop_requested()
+                if asked is not None:
+                    return _out_of_time(asked)
                 self._clock.sleep(self._tools.look_every_s / 2)
             return self._wait_for_tracking()
         except (AirError, OSError) as error:
@@ -136,11 +143,12 @@ class Supervisor:
         """A server that is only now started must not hold nodes: it is waited for before the queue."""
         deadline = self._clock.now() + TRACKING_START_S
         while not self._tools.tracking.settled(self._tools.look_every_s) and self._clock.now() < deadline:
-            if self._tools.stop_requested() is not None and not self._canceled():
-                return None
-            self._update_if_changed(detail="starting the MLflow server")
             if self._canceled():
                 return State.CANCELED, self._cancel_cause()
+            asked = self._tools.stop_requested()
+            if asked is not None:
+                return _out_of_time(asked)
+            self._update_if_changed(detail="starting the MLflow server")
         return None
 
     def _attempts(self) -> Finish | Moved:
@@ -173,6 +181,9 @@ class Supervisor:
             return Finish(State.FAILED, refused_cause(error))
         if where is None:
             return None
+        self._moved = True
+        if self._canceled():  # whoever asked may have looked for the run where it was before
+            return Finish(State.CANCELED, self._cancel_cause())
         self._event("moved", to=where)
         self._update(phase=Phase.QUEUED, detail=where)
         return Moved()
@@ -184,9 +195,16 @@ class Supervisor:
         attempts = (*self._status.attempts[:-1], last)
         if isinstance(decide(self._record.limits, attempts), Retry):
             try:
-                self._moved_early = self._tools.backend.move(self._record, self._paths, attempts) is not None
+                self._moved = self._tools.backend.move(self._record, self._paths, attempts) is not None
             except (AirError, OSError) as error:
                 self._event("not_moved", why=str(error))  # asked again when the attempt has ended
+
+    def _move_back(self) -> None:
+        """Keep the next supervisor from starting; one that starts all the same finds the run at its end."""
+        try:
+            self._tools.backend.cancel(self._paths)
+        except (AirError, OSError) as error:
+            self._event("not_moved_back", why=str(error))
 
     def _attempt(self, number: int) -> None:
         """One try. When it returns, the attempt is closed in the status and nothing of it runs."""
@@ -213,7 +231,7 @@ class Supervisor:
                 return State.CANCELED, self._cancel_cause()
             interruption = self._interruption(allocation)
             if interruption is not None:
-                return _state_of(interruption), interrupted_cause(interruption)
+                return State.FAILED, interrupted_cause(interruption)  # it never ran: it cannot have run out of time
             allocation.wait(self._tools.look_every_s)
         return None
 
@@ -246,7 +264,7 @@ class Supervisor:
             self._event("node_started", attempt=number, node=order.node_rank, host=places[order.node_rank].host)
         metrics = {p.node: self._paths.node_metrics(attempt=number, node=p.node) for p in places}
         self._tools.tracking.watch_metrics(metrics)
-        end = self._watch(allocation, started_at)
+        end, interruption = self._watch(allocation, started_at)
         reports = allocation.look()
         for report in reports:
             code = report.record.exit_code if report.record is not None else None
@@ -260,16 +278,18 @@ class Supervisor:
             limits=limits,
             started_at=started_at,
             evidence=evidence,
-            interruption=self._interruption(allocation),
+            interruption=interruption,
         )
         return end.state, self._cancel_cause() if cause.kind is CauseKind.CANCELED else cause
 
-    def _watch(self, allocation: Allocation, started_at: float) -> Ended:
+    def _watch(self, allocation: Allocation, started_at: float) -> tuple[Ended, Interruption | None]:
+        """How the attempt ended, and the interruption that it was stopped for, whatever was asked later."""
         stopping: Stopping | None = None
+        interruption: Interruption | None = None
         while True:
             now = self._clock.now()
             reports = allocation.look()
-            interruption = self._interruption(allocation)
+            interruption = interruption if stopping is not None else self._interruption(allocation)
             situation = Situation(
                 now=now,
                 started_at=started_at,
@@ -281,7 +301,7 @@ class Supervisor:
             )
             match next_action(situation):
                 case Ended() as end:
-                    return end
+                    return end, interruption
                 case Stop(nodes, reason, first):
                     stopping = Stopping(reason, now, first)
                     self._event("stop_requested", nodes=list(nodes), reason=reason, first=first)
@@ -365,4 +385,10 @@ def _cancels(interruption: Interruption | None) -> bool:
 
 def _state_of(interruption: Interruption) -> State:
     """The state of an attempt that ends by it."""
-    return State.TIMEDOUT if interruption.kind is CauseKind.TIMEOUT else State.FAILED
+    states = {CauseKind.TIMEOUT: State.TIMEDOUT, CauseKind.CANCELED: State.CANCELED}
+    return states.get(interruption.kind, State.FAILED)
+
+
+def _out_of_time(asked: Interruption) -> tuple[State, Cause] | None:
+    """How a run ends whose time was up before its first attempt; None where the backend can move it."""
+    return (State.FAILED, interrupted_cause(asked)) if asked.kind is CauseKind.TIMEOUT else None
