@@ -15,7 +15,7 @@ from airlane.api.run import Run
 from airlane.api.user import user_name
 from airlane.backends.base import Backend, Liveness
 from airlane.backends.registry import make_backend
-from airlane.errors import AirError, ArgumentError, BackendError, StoreError, TrackingError
+from airlane.errors import AirError, ArgumentError, StoreError
 from airlane.spec.profiles import NO_TRACKING, Profile, load_profile
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, default_home
@@ -251,7 +251,7 @@ class Client:
 
         if progress is not None:
             progress("tracking", "starting the MLflow server")
-        with contextlib.suppress(TrackingError, BackendError, OSError):
+        with contextlib.suppress(AirError, OSError):
             address = reachable_address(backend.a_node())
             server.ensure(self.home, mlflow_python(self.home), reach=Reach(address))
 
