@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from airlane.errors import BackendError
 QUERY_S = 10.0
 # sbatch gives up on a dead controller after 19 s (seen); killed earlier, it might have submitted.
 SUBMIT_S = 60.0
+_SUBMISSION_S = 5.0
 _NO_SUCH_JOB = re.compile("Invalid job id specified")
 _OVER = re.compile("Invalid job id specified|already complet|Job/step already|not currently running", re.IGNORECASE)
 _NO_ACCOUNTING = re.compile("accounting storage is disabled|not running a supported accounting_storage", re.IGNORECASE)
@@ -44,6 +46,8 @@ class Slurm:
         self._asking = asking | {"SLURM_TIME_FORMAT": "%s"}
         self._submitting = {name: value for name, value in environ.items() if not _OVERRIDING.fullmatch(name)}
         self._accounting = True
+        self._partitions: tuple[Partition, ...] | None = None
+        self._partitions_until = 0.0
 
     def submit(self, script: Path, cwd: Path, *, after: int | None = None) -> int:
         """Submit a batch script that starts in `cwd`, when the job `after` has ended; the job's id.
@@ -150,15 +154,18 @@ class Slurm:
         raise _unexpected("scontrol", done)
 
     def partitions(self) -> tuple[Partition, ...]:
-        """Every partition that this user may see.
+        """Every partition that this user may see; asked for once in a submission.
 
         Raises:
             SlurmUnavailableError: Slurm did not answer.
         """
-        done = self._ask("scontrol", "--oneliner", "show", "partition")
-        if done.exit_code:
-            raise _unexpected("scontrol", done)
-        return read_partitions(done.stdout)
+        if self._partitions is None or time.monotonic() > self._partitions_until:
+            done = self._ask("scontrol", "--oneliner", "show", "partition")
+            if done.exit_code:
+                raise _unexpected("scontrol", done)
+            self._partitions = read_partitions(done.stdout)
+            self._partitions_until = time.monotonic() + _SUBMISSION_S
+        return self._partitions
 
     def _partition_names(self) -> tuple[str, ...]:
         try:

@@ -11,6 +11,7 @@ from typing import Any
 from airlane.backends.base import Interruption
 from airlane.backends.slurm.allocation import SlurmAllocation
 from airlane.backends.slurm.capacity import max_time_s
+from airlane.backends.slurm.hostlist import hostnames
 from airlane.backends.slurm.jobs import SlurmJob, Stage
 from airlane.backends.slurm.ledger import JobRecord, add_record, job_records, write_script
 from airlane.backends.slurm.options import SlurmOptions
@@ -48,7 +49,7 @@ class Supervising:
         self._ask_at = 0.0
         self._failed_hosts: tuple[str, ...] = ()
         self._moved: str | None = None
-        self._refresh()
+        self._hosts = hostnames(env.get("SLURM_JOB_NODELIST", ""))
 
     @property
     def _number(self) -> int:
@@ -56,7 +57,7 @@ class Supervising:
 
     def allocate(self, attempt: int) -> SlurmAllocation:
         """A step on the job's nodes; in the user's own allocation, without those that failed before."""
-        hosts = self._job.hosts if self._job is not None else ()
+        hosts = self._hosts
         without = tuple(host for host in self._failed_hosts if host in hosts) if self._record.held else ()
         if self._record.held and len(hosts) - len(without) < self._run.nodes:
             raise CapacityError(
@@ -96,7 +97,7 @@ class Supervising:
 
     def time_is_up(self) -> str | None:
         """In words, that the job's time limit is nearer than the warning; None while it is not."""
-        if not self._near_the_end():
+        if self._job is not None and not self._near_the_end():
             return None
         if time.monotonic() >= self._ask_at:
             self._refresh()
@@ -160,8 +161,7 @@ class Supervising:
             if job is not None and (job.restarts > self._restarts or job.stage is Stage.PENDING):
                 return f"Slurm starts job {self._number} again"
             return self._submit_another(failed)
-        hosts = self._job.hosts if self._job is not None else ()
-        if set(failed) & set(hosts) or not self._has_time_for_another():
+        if set(failed) & set(self._hosts) or not self._has_time_for_another():
             return self._submit_another(failed)
         return None
 
