@@ -4,8 +4,9 @@
     python images/build.py ray-cpu
     python images/build.py ray-cpu --base debootstrap --archive ray-cpu.tar.gz
 
-Packages are downloaded here, by your own pip with its own configuration, and installed in a stage that is thrown away:
-no index, password or path of yours is in any layer. Needs Docker, and nothing beyond Python's standard library.
+Packages of ray-cpu are downloaded here, by your own pip with its own configuration, and installed in a stage that is
+thrown away; for ray-cuda your pip.conf is a secret of the build. No index, password or path of yours is in any layer.
+Needs Docker (for ray-cuda with BuildKit), and nothing beyond Python's standard library.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ deb http://deb.debian.org/debian {DEBIAN}-updates main
 deb http://deb.debian.org/debian-security {DEBIAN}-security main
 """
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
-PYTHON = {"ray-cpu": "3.11"}
+PYTHON = {"ray-cpu": "3.11"}  # the images whose packages are downloaded here, and the Python they are for
 LINES_SHOWN = 30
 OLDEST_GLIBC, NEWEST_GLIBC = 5, 36  # 2.36 is Debian 12's
 
@@ -54,6 +55,8 @@ def main(arguments: Sequence[str]) -> None:
     if given.digest:
         print(digest(given.image, given.base))
         return
+    if given.base and given.image not in PYTHON:
+        parser.error(f"{given.image} stands on an image of its own: --base is for {', '.join(PYTHON)}")
     tag = given.tag or f"airlane/{given.image}"
     with docker_engine() as env, tempfile.TemporaryDirectory(prefix="airlane-image-") as folder:
         if is_private(env) and given.archive is None:
@@ -121,10 +124,18 @@ def debian_base(env: Mapping[str, str]) -> str:
 
 def build(image: str, context: Path, *, tag: str, base: str | None, env: Mapping[str, str]) -> None:
     values = [f"--build-arg=BASE_IMAGE={base}"] if base else []
+    if image not in PYTHON:
+        values += pip_secret()
     # Docker knows these and keeps them out of the image's history.
     values += [f"--build-arg={name}" for name in (*PROXIES, *map(str.upper, PROXIES)) if name in env]
     command = ["docker", "build", "--network=host", f"--file={context / image / 'Dockerfile'}", f"--tag={tag}"]
     step("build", lambda: run([*command, *values, str(context)], env=env, quiet=True))
+
+
+def pip_secret() -> list[str]:
+    """Your pip's configuration, for an image that downloads packages itself."""
+    file = Path(os.environ.get("PIP_CONFIG_FILE") or "~/.config/pip/pip.conf").expanduser()
+    return [f"--secret=id=pip_conf,src={file}"] if file.is_file() else []
 
 
 def save(tag: str, archive: Path, env: Mapping[str, str]) -> None:

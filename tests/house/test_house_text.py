@@ -21,22 +21,26 @@ PLACEHOLDER_HOST = re.compile(
     r"[\w-]*\.*|127\.0\.0\.\d+|10\.\d+\.\d+\.\d+|example\.(?:org|com)|.*\.(?:example|invalid|test|lab|server)"
 )
 PUBLIC_HOSTS = {
+    "deb.debian.org",
     "docs.astral.sh",
     "docs.aws.amazon.com",
     "docs.nvidia.com",
     "docs.pytorch.org",
     "docs.ray.io",
     "download.pytorch.org",
+    "efa-installer.amazonaws.com",
     "files.pythonhosted.org",
     "github.com",
+    "hub.docker.com",
     "huggingface.co",
     "index.docker.io",
     "json-schema.org",
     "mlflow.org",
     "pypi.org",
+    "pytorch.org",
     "toml.io",
-    "www.w3.org",
     "www.apache.org",
+    "www.w3.org",
 }
 LOCK_HOSTS = {"files.pythonhosted.org", "pypi.org"}
 
