@@ -15,12 +15,12 @@ from airlane.api.run import Run
 from airlane.api.user import user_name
 from airlane.backends.base import Backend, Liveness
 from airlane.backends.registry import make_backend
-from airlane.errors import AirError, ArgumentError, StoreError
-from airlane.spec.profiles import NO_TRACKING, Profile, load_profile
+from airlane.errors import AirError, ArgumentError, NotFoundError, StoreError
+from airlane.spec.profiles import NO_TRACKING, Profile, load_profile, load_profiles
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, default_home
 from airlane.store.records import RunRecord, SnapshotRecord
-from airlane.store.runs import NewRun, RunContent, RunStore, RunView
+from airlane.store.runs import LAST, NewRun, RunContent, RunStore, RunView
 from airlane.store.states import Phase
 from airlane.store.uploaded import upload_waits
 
@@ -119,7 +119,23 @@ class Client:
             NotFoundError: there is none, or more than one.
         """
         self._upload_kept()
-        return self._run(self._store.view(self._store.find(name)))
+        try:
+            return self._run(self._store.view(self._store.find(name)))
+        except NotFoundError as error:
+            owner = self._profile_with(name)
+            if owner is None:
+                raise
+            raise NotFoundError(error.message, hint=f"profile {owner} has it: add -p {owner}") from error
+
+    def _profile_with(self, name: str) -> str | None:
+        """Another profile in whose home there is a run of that name."""
+        for other in load_profiles(self._env)[0].values():
+            home = Home(other.home or default_home())
+            if name != LAST and home != self.home and home.runs.is_dir():
+                with contextlib.suppress(NotFoundError):
+                    RunStore(home).find(name)
+                    return other.name
+        return None
 
     def list(
         self,

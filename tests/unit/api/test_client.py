@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from airlane.api.client import Client
 from airlane.api.user import user_name
 from airlane.errors import ArgumentError, BackendError, NotFoundError, StoreError
 from airlane.store.disk import SystemDisk
@@ -230,3 +231,13 @@ def test_who_submits_is_the_login_name(env: dict[str, str], name: str | None) ->
 def test_who_has_no_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
     assert user_name({}) == "4000000"
+
+
+def test_a_run_of_another_profile_is_told_to_be_there(bench: Bench, tmp_path: Path) -> None:
+    run = bench.run(State.SUCCESS)
+    config = tmp_path / "config.toml"
+    config.write_text(f"[profiles.hpc]\nhome = {json.dumps(str(bench.home))}\n", encoding="utf-8")
+    elsewhere = Client(home=tmp_path / "other", env={"AIR_CONFIG": str(config)})
+    with pytest.raises(NotFoundError, match=f"there is no run {run.id}") as caught:
+        elsewhere.get(run.id)
+    assert caught.value.hint == "profile hpc has it: add -p hpc"
