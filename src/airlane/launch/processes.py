@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _STATE, _PARENT, _THREADS, _START = 0, 1, 17, 19  # positions in /proc/PID/stat after the name; proc(5)
 _MOST_PASSES = 20
+# In the environment of what serves the command, and must be there while the command answers a SIGTERM.
+STOPS_LAST = "AIR_STOPS_LAST"
 
 
 def read_stat(pid: int) -> list[bytes]:
@@ -121,12 +123,29 @@ def terminate_all(find: Callable[[], list[Identity]]) -> None:
     """SIGTERM everything that `find` finds, and wake what is stopped so that it can answer.
 
     A shell must hear of it before its children do: else it sees a child fail, and `set -e` ends it without its trap.
-    What starts from now on is left alone: it may be what a trap calls to save.
+    What starts from now on is left alone: it may be what a trap calls to save. So is what stops last.
     """
-    listed = find()
+
+    def askable() -> list[Identity]:
+        return [process for process in find() if not _stops_last(process[0])]
+
+    listed = askable()
     now = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
     reached = [process for process in listed if send(process, signal.SIGTERM)]
     # Forked while the list was made:
-    missed = send_all(lambda: [one for one in find() if one[1] < now and one not in listed], signal.SIGTERM)
+    missed = send_all(lambda: [one for one in askable() if one[1] < now and one not in listed], signal.SIGTERM)
     for process in reached + missed:
         send(process, signal.SIGCONT)
+
+
+def _stops_last(pid: int) -> bool:
+    return f"{STOPS_LAST}=".encode() in environment_text(pid)
+
+
+def environment_text(pid: int) -> bytes:
+    """The environment that a process was started with, NAME=VALUE and a NUL each; empty when it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return b""

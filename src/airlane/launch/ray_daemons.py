@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -10,12 +11,12 @@ import sys
 import time
 
 from airlane.launch.cores import granted_cores
-from airlane.launch.processes import all_pids, kill_all, start_ticks
+from airlane.launch.processes import STOPS_LAST, all_pids, environment_text, kill_all, start_ticks
 from airlane.launch.ray_ports import PortBlock, take_block
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from airlane.launch.processes import Identity
     from airlane.launch.ray_settings import RaySettings
@@ -30,11 +31,13 @@ _NOT_INHERITED = (
     "RAY_JOB_CONFIG_JSON_ENV_VAR",
     "RAY_NAMESPACE",
 )
-_START_MARK = "AIR_RAY_START"
 _MOST_STARTS = 3
+_LOOK_EVERY_S = 0.5
 _TAIL_BYTES = 8192
 _TAIL_LINES = 12
 _PROBE_S = 2.0
+# "[2026-11-30 20:10:28,770 E 20 20] (raylet) ...": an error, a failed check or a crash.
+_ERROR_LINE = re.compile(r"\[[^\]]* [CEF] \d+ \d+\]")
 
 
 class RayFailedError(Exception):
@@ -42,9 +45,13 @@ class RayFailedError(Exception):
 
 
 class Daemons:
-    """The Ray processes of this node. `address` is the node's own, never 127.0.0.1, which Ray replaces by another."""
+    """The Ray processes of this node; `stopped` says whether it was asked to stop.
 
-    def __init__(self, settings: RaySettings, node: int) -> None:
+    `address` is the node's own, never 127.0.0.1, which Ray replaces by another.
+    """
+
+    def __init__(self, settings: RaySettings, node: int, stopped: Callable[[], bool]) -> None:
+        self._stopped = stopped
         self._settings = settings
         self._node = node
         self.address = settings.addresses[node]
@@ -67,10 +74,10 @@ class Daemons:
             self._starts += 1
             if self._run_start([ray, "start", *self._arguments(ports, head)], ports, deadline):
                 return ports
-            self._kill_started()
+            self.end()  # it holds the temporary folder, and ports
             stolen = not ports.is_free()
             ports.give_back()
-            if not stolen or self._starts == _MOST_STARTS:
+            if not stolen or self._starts == _MOST_STARTS or self._stopped():
                 said = "".join(f"\n  {line}" for line in tail(self._settings.start_log(self._node)))
                 where = self._settings.node_in_words(self._node)
                 raise RayFailedError(f"`ray start` failed on {where}{said}")
@@ -78,7 +85,7 @@ class Daemons:
     def _run_start(self, line: list[str], ports: PortBlock, deadline: float) -> bool:
         environment = {
             **base_environment(self._settings, os.environ),
-            _START_MARK: str(self._starts),
+            STOPS_LAST: self.temp_folder,
             "AUTOSCALER_METRIC_PORT": str(ports.autoscaler_metrics),
             "DASHBOARD_METRIC_PORT": str(ports.dashboard_metrics),
         }
@@ -86,12 +93,14 @@ class Daemons:
             started = subprocess.Popen(
                 line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
             )
-            try:
-                return started.wait(max(1.0, deadline - time.monotonic())) == 0
-            except subprocess.TimeoutExpired:
-                started.kill()
-                started.wait()
-                return False
+            while time.monotonic() < deadline and not self._stopped():
+                try:
+                    return started.wait(_LOOK_EVERY_S) == 0
+                except subprocess.TimeoutExpired:
+                    continue
+            started.kill()
+            started.wait()
+            return False
 
     def _arguments(self, ports: PortBlock, head: str | None) -> list[str]:
         settings = self._settings
@@ -132,27 +141,26 @@ class Daemons:
         first = ["--head"] if head is None else []
         return [*first, "--disable-usage-stats", *(f"--{name}={value}" for name, value in options.items())]
 
-    def _kill_started(self) -> None:
-        """End what a start that failed has left: it holds the temporary folder."""
-        mark = f"{_START_MARK}={self._starts}".encode()
-        folder = f"RAY_TMPDIR={self.temp_folder}".encode()
+    def end(self) -> None:
+        """End Ray's processes of this node, and no other's, at once: nothing is left to be saved."""
+        mark = f"{STOPS_LAST}={self.temp_folder}".encode()
 
-        def started() -> list[Identity]:
-            found = ((pid, start_ticks(pid)) for pid in all_pids() if {mark, folder} <= _environment(pid))
-            return [(pid, ticks) for pid, ticks in found if ticks is not None]
+        def ours() -> list[Identity]:
+            found = ((pid, start_ticks(pid)) for pid in all_pids() if mark in environment_text(pid).split(b"\0"))
+            return [(pid, ticks) for pid, ticks in found if ticks is not None and pid != os.getpid()]
 
         if sys.platform == "linux":
-            kill_all(started)
+            kill_all(ours)
 
     def raylet_lives(self) -> bool:
         return self.ports is None or answers(self.address, self.ports.node_manager) is not False
 
     def last_words(self, process: str) -> list[str]:
-        """The end of what one of Ray's processes wrote to its log on this node."""
+        """The errors at the end of what one of Ray's processes wrote on this node, statistics left out."""
         logs = os.path.join(self.temp_folder, "session_latest", "logs")
-        return [line for kind in ("err", "out") for line in tail(os.path.join(logs, f"{process}.{kind}"))][
-            -_TAIL_LINES:
-        ]
+        said = tail(os.path.join(logs, f"{process}.err"))
+        said += [line for line in tail(os.path.join(logs, f"{process}.out")) if _ERROR_LINE.match(line)]
+        return said[-_TAIL_LINES:]
 
 
 def base_environment(settings: RaySettings, environ: Mapping[str, str]) -> dict[str, str]:
@@ -207,11 +215,3 @@ def tail(path: str) -> list[str]:
     except OSError:
         return []
     return [line.rstrip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
-
-
-def _environment(pid: int) -> set[bytes]:
-    try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-            return set(file.read().split(b"\0"))
-    except OSError:
-        return set()

@@ -32,19 +32,49 @@ _WORD_PATIENCE_S = 10.0
 _SILENCE_S = 30.0
 
 
-class Head:
+class StoppedError(Exception):
+    """The node was asked to stop before the cluster was ready."""
+
+
+class Member:
+    """One node. Asked to stop, it stays for as long as the command on node 0 goes on: that may need Ray to save."""
+
+    def __init__(self, settings: RaySettings, node: int) -> None:
+        self._settings = settings
+        self._node = node
+        self.stopping = False
+        signal.signal(signal.SIGTERM, self._asked_to_stop)
+        self._daemons = Daemons(settings, node, lambda: self.stopping)
+
+    def _asked_to_stop(self, *_: object) -> None:
+        self.stopping = True
+
+    def run(self) -> int:
+        """Returns the exit code. Raises RayFailedError or StoppedError."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Leave nothing that the agent would have to wait for."""
+        if self.stopping:
+            self._daemons.end()
+
+    def _pause(self) -> None:
+        """Wait a moment, before the cluster is ready. Raises StoppedError."""
+        if self.stopping:
+            raise StoppedError
+        time.sleep(_LOOK_EVERY_S)
+
+
+class Head(Member):
     """Node 0."""
 
     def __init__(self, settings: RaySettings) -> None:
-        self._settings = settings
-        self._daemons = Daemons(settings, 0)
+        super().__init__(settings, 0)
         self._cluster = ClusterFile(settings.cluster_file)
         self._dashboard = ""
         self._address = ""
-        self._stopping = False
 
     def run(self) -> int:
-        """Returns the exit code of the command. Raises RayFailedError."""
         deadline = time.monotonic() + self._settings.ready_timeout_s
         ports = self._daemons.start(None, deadline)
         address = self._daemons.address
@@ -60,7 +90,7 @@ class Head:
         self._cluster.update(phase=READY, ready_at=time.time())
         say(f"Ray cluster ready at {self._address}: {totals(nodes)}")
         code = self._run_command()
-        if code == 0:
+        if code == 0 or self.stopping:
             self._cluster.update(phase=ENDED)
         return code
 
@@ -83,7 +113,7 @@ class Head:
             self._check_daemons()
             if time.monotonic() > deadline:
                 raise RayFailedError(f"not ready within {self._settings.ready_timeout_s:g} s: {trouble}")
-            time.sleep(_LOOK_EVERY_S)
+            self._pause()
 
     def _registered(self, token: str) -> list[dict[str, Any]]:
         rows = {row["node_name"]: row for row in node_rows(self._dashboard, token) if row["state"] == "ALIVE"}
@@ -134,42 +164,37 @@ class Head:
             "RAY_ADDRESS": self._address,
             "RAY_API_SERVER_ADDRESS": f"http://{self._dashboard}",
         }
-        signal.signal(signal.SIGTERM, self._asked_to_stop)
         command = subprocess.Popen([*STRICT_BASH, self._settings.command_file], env=environment)
         while True:
             try:
                 code = command.wait(_LOOK_EVERY_S)
             except subprocess.TimeoutExpired:
-                if not self._stopping:
+                if not self.stopping:
                     self._check_daemons()
             else:
                 return code if code >= 0 else _SIGNALLED - code
 
-    def _asked_to_stop(self, *_: object) -> None:
-        """The command was asked, too, and Ray with it: only the command's answer counts from now on."""
-        self._stopping = True
 
-
-class Worker:
-    """Any other node."""
+class Worker(Member):
+    """Any other node: it joins, and stays until the head says that all is done."""
 
     def __init__(self, settings: RaySettings, node: int) -> None:
-        self._settings = settings
-        self._node = node
-        self._daemons = Daemons(settings, node)
+        super().__init__(settings, node)
         self._heard_at = time.monotonic()
 
     def run(self) -> int:
-        """Join, and stay until the head says that all is done. Raises RayFailedError."""
         deadline = time.monotonic() + self._settings.ready_timeout_s
         head = self._wait_for_head(deadline)
         self._daemons.start(head, deadline)
         say(f"joined the Ray cluster at {head}")
         host, _, port = head.rpartition(":")
         while not self._ended():
-            trouble = self._trouble(host, int(port))
-            if trouble and not self._ends_soon():
-                raise RayFailedError(trouble)
+            if not self._head_is_there(host, int(port)):
+                self._expect_the_end()
+                return 0
+            if not self._daemons.raylet_lives():
+                said = "".join(f"\n  {line}" for line in self._daemons.last_words("raylet"))
+                raise RayFailedError(f"the raylet on {self._settings.node_in_words(self._node)} has ended{said}")
             time.sleep(_LOOK_EVERY_S)
         return 0
 
@@ -181,33 +206,27 @@ class Worker:
             if time.monotonic() > deadline:
                 waited = f"{self._settings.ready_timeout_s:g} s"
                 raise RayFailedError(f"no head on {self._settings.node_in_words(0)} within {waited}")
-            time.sleep(_LOOK_EVERY_S)
+            self._pause()
 
-    def _trouble(self, host: str, port: int) -> str:
-        head, here = self._settings.node_in_words(0), self._settings.node_in_words(self._node)
+    def _head_is_there(self, host: str, port: int) -> bool:
+        """Whether the head answers, or is only silent for a while."""
         found = answers(host, port)
         if found:
             self._heard_at = time.monotonic()
-        if found is False:
-            return f"the head on {head} is gone, says {here}"
-        if time.monotonic() - self._heard_at > _SILENCE_S:
-            return f"the head on {head} has not answered {here} for {_SILENCE_S:.0f} s"
-        if not self._daemons.raylet_lives():
-            said = "".join(f"\n  {line}" for line in self._daemons.last_words("raylet"))
-            return f"the raylet on {here} has ended{said}"
-        return ""
+        return found is not False and time.monotonic() - self._heard_at <= (0 if self.stopping else _SILENCE_S)
+
+    def _expect_the_end(self) -> None:
+        """The head is gone: return if it had said that all is done. Raises RayFailedError, or StoppedError."""
+        deadline = time.monotonic() + _WORD_PATIENCE_S
+        while not self._ended():
+            if time.monotonic() > deadline:
+                here, head = self._settings.node_in_words(self._node), self._settings.node_in_words(0)
+                raise RayFailedError(f"the head on {head} does not answer {here} any more")
+            self._pause()
 
     def _ended(self) -> bool:
         cluster = read_cluster(self._settings.cluster_file)
         return cluster is not None and cluster.get("phase") == ENDED
-
-    def _ends_soon(self) -> bool:
-        deadline = time.monotonic() + _WORD_PATIENCE_S
-        while not self._ended():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_LOOK_EVERY_S)
-        return True
 
 
 def totals(nodes: list[dict[str, Any]]) -> str:
@@ -226,9 +245,15 @@ def main(arguments: list[str]) -> int:
     member = Head(settings) if node == 0 else Worker(settings, node)
     try:
         return member.run()
+    except StoppedError:
+        return _SIGNALLED + signal.SIGTERM
     except (RayFailedError, OSError) as error:
+        if member.stopping:
+            return _SIGNALLED + signal.SIGTERM
         say(f"Ray cluster failed: {error}")
         return 1
+    finally:
+        member.end()
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ def _from_line(lines: Sequence[Line], index: int, exit_code: int | None) -> _Fai
     found = _match(text, exit_code, in_message=False)
     if found:
         rank, title, hint, killed = _told(*found, exit_code)
-        shown = [line.shown() for line in lines[index : index + 1 + found[0].after]]
+        shown = [line.shown() for line in lines[index : index + 1 + found[0].after] if line.text.strip()]
         if title.startswith(("SyntaxError", "IndentationError", "TabError")):
             shown = [line.text.rstrip() for line in lines[max(0, index - 3) : index + 1]]
         return _Failure(rank, index, _clip(title, LONGEST_TITLE), _fit(shown), hint, killed)
