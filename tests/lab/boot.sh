@@ -16,8 +16,11 @@ mount -t proc proc /proc
 mount -t tmpfs -o mode=755 run /run
 mount -t tmpfs -o mode=1777 shm /dev/shm
 mount --bind "$hosts" /etc/hosts
-if [ -d /var/lib/containers ]; then
-  mkdir -p "$own/containers"
+# No name server: a name that is not in that file is unknown at once.
+: >"$own/resolv.conf"
+mount --bind "$own/resolv.conf" /etc/resolv.conf
+if command -v podman >/dev/null; then
+  mkdir -p "$own/containers" /var/lib/containers
   mount --bind "$own/containers" /var/lib/containers
 fi
 

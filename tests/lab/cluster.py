@@ -11,6 +11,7 @@ import json
 import os
 import select
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -18,18 +19,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
-from lab.machine import Machine, MachineError, boot
+from lab.machine import Machine, MachineError, boot, stream
 from lab.processes import Process, wait_until_ended
 from lab.remains import add_host_lines, bridge_of, folder_of, state_lock, sweep
-from lab.slurm_conf import ClusterShape, write_configuration
+from lab.slurm_conf import SLURMD_PORT, ClusterShape, write_configuration
 
 KEEPER = Path(__file__).with_name("keeper.py")
 _NUMBERS = range(1, 200)
 _POLL_S = 0.05
 _END_S = 40
+_RUN_S = 120
 
 
 class Lab:
@@ -40,6 +42,7 @@ class Lab:
         self.shape = shape
         self.folder = folder_of(number)
         self._children: list[subprocess.Popen[str]] = []
+        self._kept: int | None = None
 
     @classmethod
     def up(cls, shape: ClusterShape | None = None, *, outlives_starter: bool = False) -> Lab:
@@ -53,7 +56,7 @@ class Lab:
             lab._start_munge()
             lab._boot([lab.controller])
             lab.wait_until(lab._controller_listens, timeout_s=15)
-            lab._boot([lab._machines[name] for name in lab.nodes])
+            lab._boot_nodes([lab._machines[name] for name in lab.nodes])
             lab.wait_until(lambda: set(lab.states().values()) == {"idle"}, timeout_s=30)
         except BaseException:
             lab.down()
@@ -138,7 +141,10 @@ class Lab:
 
     def start(self, name: str) -> None:
         """Brings a machine up that was killed, or was never started."""
-        self._boot([self._machines[name]])
+        if name in self.nodes:
+            self._boot_nodes([self._machines[name]])
+        else:
+            self._boot([self._machines[name]])
 
     def hang(self, name: str) -> None:
         """Everything on it stands still; the network stays up and nothing answers."""
@@ -207,24 +213,35 @@ class Lab:
 
     def _run(self, words: list[str], *, check: bool, env: Mapping[str, str] | None) -> subprocess.CompletedProcess[str]:
         whole = {**os.environ, **self.env, **(env or {})}
-        done = subprocess.run(words, env=whole, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(
+                words, env=whole, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=_RUN_S
+            )
+        except subprocess.TimeoutExpired:
+            raise MachineError(f"{' '.join(words)} did not end within {_RUN_S} s") from None
         if check and done.returncode != 0:
             raise MachineError(f"{' '.join(words)} exited with {done.returncode}: {done.stderr.strip()}")
         return done
 
-    def popen(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-        """Starts a command on a machine; its output goes to the machine's log."""
-        with self._machines[name].log.open("ab") as log:
-            return subprocess.Popen(
-                self.command(name, argv),
+    def popen(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Starts a command on a machine, where it ends with the machine; its output goes to the machine's log."""
+        return self._popen(self.command(name, argv), self._machines[name].log, env=env)
+
+    def _popen(self, words: Sequence[str], log: Path, *, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        with log.open("a", encoding="utf-8") as file:
+            process = subprocess.Popen(
+                words,
                 env={**os.environ, **self.env, **(env or {})},
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=file,
+                stderr=file,
+                text=True,
                 start_new_session=True,
             )
+        self._children.append(process)
+        return process
 
-    # What Slurm says.
+    # What Slurm says, and is told.
 
     def states(self) -> dict[str, str]:
         """Slurm's word for each node, as sinfo tells it; none where the controller does not answer."""
@@ -234,6 +251,37 @@ class Lab:
     def wait_for_state(self, name: str, *states: str, timeout_s: float = 60) -> None:
         """Waits until Slurm uses one of these words for a node; "*" (does not answer) is not looked at."""
         self.wait_until(lambda: self.states().get(name, "").rstrip("*") in states, timeout_s=timeout_s)
+
+    def mend(self) -> None:
+        """Undoes what was done to the machines, ends every job, and waits until all nodes are idle."""
+        if not self._daemon_runs(self.controller):
+            self.kill(self.controller.name)
+            self.start_controller()
+        self.kill(self.login)
+        for machine in (self.controller, *(self._machines[name] for name in self.nodes)):
+            machine.resume()
+            if self._daemon_runs(machine):
+                self.join(machine.name)
+        dead = [self._machines[name] for name in self.nodes if not self._daemon_runs(self._machines[name])]
+        for machine in dead:
+            self.kill(machine.name)
+        self._boot_nodes(dead)
+        self.wait_until(self._quiet, timeout_s=60)
+
+    def _daemon_runs(self, machine: Machine) -> bool:
+        return any(process.argv[: len(machine.daemon)] == machine.daemon for process in machine.processes())
+
+    def _quiet(self) -> bool:
+        """Whether no job is left and all nodes are idle; what is in the way is told to go."""
+        if jobs := self.run(["squeue", "-h", "-o", "%A"], check=False).stdout.split():
+            self.run(["scancel", "--full", "--signal=KILL", *jobs], check=False)
+            self.run(["scancel", *jobs], check=False)
+            return False
+        states = self.states()
+        for name, state in states.items():
+            if state.startswith(("down", "drain")):
+                self.run(["scontrol", "update", f"nodename={name}", "state=resume"], check=False)
+        return set(states.values()) == {"idle"}
 
     def wait_until(self, condition: Callable[[], bool], *, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -267,8 +315,8 @@ class Lab:
         else:
             self._kept = kept
         self._children.append(keeper)
-        assert keeper.stdout is not None
-        said = keeper.stdout.readline().strip()
+        with stream(keeper.stdout) as told:
+            said = told.readline().strip()
         if not said:
             raise MachineError(f"the keeper did not start: {(self.folder / 'keeper.log').read_text(encoding='utf-8')}")
         (self.folder / "keeper.pid").write_text(said, encoding="utf-8")
@@ -305,20 +353,16 @@ class Lab:
         key.chmod(0o400)
         files = [f"--{what}-file={self.folder / f'munge.{what}'}" for what in ("key", "pid", "log", "seed")]
         words = ["munged", "--foreground", "--force", f"--socket={self.folder / 'munge.socket'}", *files]
-        with (self.folder / "log" / "munged.out").open("w", encoding="utf-8") as log:
-            munged = subprocess.Popen(
-                ["nsenter", f"--target={self._keeper}", "--pid", *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-        self._children.append(munged)
+        self._popen(["nsenter", f"--target={self._keeper}", "--pid", *words], self.folder / "log" / "munged.out")
         self.wait_until((self.folder / "munge.socket").exists, timeout_s=10)
 
     def _boot(self, machines: Sequence[Machine]) -> None:
         self._children += boot(machines, keeper=self._keeper, gateway=self.gateway, bridge=bridge_of(self.number))
+
+    def _boot_nodes(self, nodes: Sequence[Machine]) -> None:
+        self._boot(nodes)
+        for node in nodes:
+            self.wait_until(partial(_listens, node.address), timeout_s=15)
 
     def _reap(self) -> None:
         self._children = [child for child in self._children if child.poll() is None]
@@ -337,6 +381,15 @@ class Lab:
         for child in self._children:
             child.wait(timeout=_END_S)
         self._children.clear()
+        if self._kept is not None:
+            os.close(self._kept)
+            self._kept = None
+
+
+def _listens(address: str) -> bool:
+    with suppress(OSError), socket.create_connection((address, SLURMD_PORT), timeout=1):
+        return True
+    return False
 
 
 def _claim_number() -> int:

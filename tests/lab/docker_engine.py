@@ -16,7 +16,9 @@ class DockerEngine:
         self.node = node
 
     def start(self, *, group: str = "root") -> None:
-        """Starts it and waits until it answers; `group` may use its socket."""
+        """Starts it, unless it runs, and waits until it answers; `group` may use its socket."""
+        if self._answers():
+            return
         own = self._lab.own_folder(self.node)
         self._lab.popen(
             self.node,
@@ -43,3 +45,7 @@ class DockerEngine:
     def containers(self) -> list[str]:
         """The names of all containers on the node, ended ones included."""
         return self.docker("ps", "--all", "--format", "{{.Names}}").split()
+
+    def remove_containers(self) -> None:
+        if containers := self.docker("ps", "--all", "--quiet").split():
+            self.docker("rm", "--force", *containers)

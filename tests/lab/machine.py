@@ -79,6 +79,8 @@ class Machine:
                 os.kill(pid, signal.SIGKILL)
             if not wait_until_ended(pid, timeout_s=_END_S):
                 raise MachineError(f"{self.name} did not end within {_END_S} s of SIGKILL")
+            # The kernel takes its time to end a network, and with it the cable.
+            subprocess.run(["ip", "link", "delete", self.cable], check=False, capture_output=True)
         self._identity.unlink(missing_ok=True)
 
     def hang(self) -> None:
@@ -92,8 +94,12 @@ class Machine:
             _send(process.pid, signal.SIGCONT)
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """The words that run a command on this machine, from outside, in the folder where they are typed."""
-        return ["nsenter", f"--target={self.pid}", *NAMESPACES, f"--wdns={Path.cwd()}", *argv]
+        """The words that run a command on this machine, from outside, in the folder where they are typed.
+
+        The command's parent is a shell that stays outside: nsenter would stop itself when the machine is hung.
+        """
+        outside = ["nsenter", f"--target={self.pid}", *NAMESPACES, f"--wdns={Path.cwd()}", "--no-fork"]
+        return [*outside, "sh", "-c", '"$@"; exit $?', "sh", *argv]
 
 
 def _send(pid: int, number: signal.Signals) -> None:
@@ -106,7 +112,7 @@ def boot(machines: Sequence[Machine], *, keeper: int, gateway: str, bridge: str)
     booting = [(machine, _first_process(machine, keeper=keeper, gateway=gateway)) for machine in machines]
     links = []
     for machine, process in booting:
-        said = _stream(process.stdout).readline().strip()
+        said = stream(process.stdout).readline().strip()
         if not said.isdecimal():
             raise MachineError(f"{machine.name} did not start: see {machine.log}")
         machine.record(int(said))
@@ -114,9 +120,9 @@ def boot(machines: Sequence[Machine], *, keeper: int, gateway: str, bridge: str)
         links.append(f"link set {machine.cable} master {bridge} up")
     subprocess.run(["ip", "-batch", "-"], input="\n".join(links), text=True, check=True)
     for _, process in booting:
-        _stream(process.stdout).close()
-        _stream(process.stdin).write("plugged in\n")
-        _stream(process.stdin).close()
+        stream(process.stdout).close()
+        stream(process.stdin).write("plugged in\n")
+        stream(process.stdin).close()
     return [process for _, process in booting]
 
 
@@ -131,7 +137,7 @@ def _first_process(machine: Machine, *, keeper: int, gateway: str) -> subprocess
         )
 
 
-def _stream(stream: IO[str] | None) -> IO[str]:
+def stream(stream: IO[str] | None) -> IO[str]:
     if stream is None:
-        raise MachineError("a machine was started without pipes")
+        raise MachineError("a program was started without a pipe")
     return stream

@@ -22,8 +22,8 @@ class Process:
 
 
 def namespace_of(pid: int) -> str | None:
-    """The PID namespace a process is in; None where it has ended."""
-    with suppress(FileNotFoundError, ProcessLookupError):
+    """The PID namespace a process is in; None where it has ended, or is above our looking into."""
+    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
         return str((PROC / str(pid) / "ns" / "pid").readlink())
     return None
 

@@ -1,6 +1,7 @@
 """What a lab leaves on the machine, by its number, and how that is removed.
 
-That is a bridge, lines of /etc/hosts, cgroups and a folder. Everything else of a lab is inside namespaces, and goes with its processes.
+That is a bridge, lines of /etc/hosts, cgroups and a folder. Everything else of a lab is inside namespaces, and goes
+with its processes.
 """
 
 from __future__ import annotations

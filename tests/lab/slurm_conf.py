@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GPU_TYPE = "h100"
+SLURMD_PORT = 6818
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class ClusterShape:
 _SLURM_CONF = """\
 ClusterName={cluster}
 SlurmctldHost={controller}({address})
+SlurmdPort={slurmd_port}
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
 SlurmUser=root
@@ -73,6 +75,7 @@ def write_configuration(
     """Writes slurm.conf and what belongs beside it; machines are pairs of a name and an address."""
     text = _SLURM_CONF.format(
         cluster=cluster,
+        slurmd_port=SLURMD_PORT,
         folder=folder,
         controller=controller[0],
         address=controller[1],
