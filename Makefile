@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 AIR := $(BIN)/air
 
-.PHONY: help setup quickstart check format test unit bench docs
+.PHONY: help setup quickstart check format test unit lab bench docs
 
 help:
 	@echo "make setup       the air command in .venv, with everything to develop it"
 	@echo "make quickstart  setup, then train a small language model with Ray on this machine"
 	@echo "make check       format, lint, types, imports, sizes, generated reference"
 	@echo "make test        every test (unit: make unit)"
+	@echo "make lab         the tests on a real Slurm of several nodes, all of them (needs root on Linux)"
 	@echo "make bench       side-by-side measurements, printed as ratios"
 	@echo "make docs        regenerate docs/reference"
 
@@ -45,6 +46,10 @@ unit: setup
 
 test: setup
 	$(BIN)/pytest
+
+# The cluster on this machine (root, Linux, Slurm, Docker), with the tests that take minutes.
+lab: setup
+	AIR_LONG_TESTS=1 $(BIN)/pytest tests/lab
 
 bench: setup
 	$(BIN)/python bench/run.py

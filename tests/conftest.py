@@ -1,8 +1,8 @@
 """What every test obeys: those that need root or the lab run where that is, and where it must be, none is left out.
 
 With AIR_REQUIRE_ROOT_TESTS=1, a test that is skipped for want of root fails; with AIR_REQUIRE_LAB_TESTS=1, one that is
-skipped for want of the lab. The summary says how many ran. Ctrl-C means what it means in a terminal, whatever started
-pytest.
+skipped for want of the lab. The summary says how many ran. What is marked `long` runs with AIR_LONG_TESTS=1 alone.
+Ctrl-C means what it means in a terminal, whatever started pytest.
 """
 
 from __future__ import annotations
@@ -59,6 +59,15 @@ def needs() -> list[Need]:
             missing="" if as_root and not without else f"the lab wants root on Linux, Slurm and Docker{no_lab}",
         ),
     ]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get("AIR_LONG_TESTS") == "1":
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
 
 
 def pytest_configure(config: pytest.Config) -> None:
