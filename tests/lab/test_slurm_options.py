@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from airlane.backends.base import Compute
+from airlane.backends.slurm import doctor as doctor_module
+from airlane.backends.slurm import scheduler
 from airlane.backends.slurm.capacity import check, max_time_s
 from airlane.backends.slurm.doctor import doctor
 from airlane.backends.slurm.hostlist import hostnames
-from airlane.backends.slurm.jobs import EndKind, SlurmJob, Stage, job_end, read_pairs
+from airlane.backends.slurm.jobs import EndKind, JobEnd, SlurmJob, Stage, job_end, read_pairs
 from airlane.backends.slurm.options import read_options
 from airlane.backends.slurm.scheduler import Slurm
 from airlane.backends.slurm.script import batch_script, time_limit_s
@@ -215,8 +217,7 @@ def test_the_cluster_says_what_it_can_hold(lab: Lab, slurm: Slurm) -> None:
         check(Compute(1, 8, "GPU_8xH100"), named, slurm)
     assert caught.value.hint == "its nodes: gpu:h100:2, 8 CPUs, 8000 MB"
     assert max_time_s(read_options({"partition": "short"}), slurm) == 60
-    lab.kill(lab.nodes[0])
-    lab.wait_for_state(lab.nodes[0], "down")
+    lab.run(["scontrol", "update", f"nodename={lab.nodes[0]}", "state=down", "reason=broken"])
     lines = check(Compute(3, 1, "CPU_1xCORE"), read_options({}), slurm)
     assert lines == (
         "3 CPU cores on 3 nodes of Slurm's partition main (2 of 3 free now)",
@@ -239,7 +240,9 @@ def test_a_job_that_waits_says_why(lab: Lab, slurm: Slurm, paths: RunPaths) -> N
     assert wait_for_end(lab, slurm, first).stage is Stage.ENDED
 
 
-def test_no_such_job_is_an_answer_and_a_stopped_controller_is_none(lab: Lab, slurm: Slurm) -> None:
+def test_no_such_job_is_an_answer_and_a_stopped_controller_is_none(
+    lab: Lab, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert slurm.jobs([987_654]) == {}
     assert slurm.show(987_654) is None
     slurm.cancel(987_654)
@@ -247,12 +250,57 @@ def test_no_such_job_is_an_answer_and_a_stopped_controller_is_none(lab: Lab, slu
     lab.stop_controller()
     with pytest.raises(SlurmUnavailableError):
         slurm.jobs([987_654])
-    with pytest.raises(SlurmUnavailableError):
+    monkeypatch.setattr(scheduler, "QUERY_S", 1.0)
+    with pytest.raises(SlurmUnavailableError, match="gave no answer in 1 s"):
         slurm.cancel(987_654)
     assert [finding.ok for finding in doctor(read_options({}), slurm, Home(Path("/nowhere")))] == [True, False]
 
 
-def test_how_a_preempted_job_ends_depends_on_its_partition(lab: Lab, slurm: Slurm) -> None:
+@pytest.fixture
+def sleeper(tmp_path: Path) -> str:
+    """An interpreter that stands for a supervisor which does not end by itself."""
+    program = tmp_path / "sleeper"
+    program.write_text("#!/bin/sh\nexec sleep 1000\n", encoding="utf-8")
+    program.chmod(0o755)
+    return str(program)
+
+
+ENDS = {"requeued": EndKind.REQUEUED, "canceled": EndKind.PREEMPTED, "main": EndKind.CANCELED}
+
+
+@pytest.mark.parametrize("partition", ENDS)
+def test_how_a_job_lost_its_nodes_is_told_apart(
+    lab: Lab, slurm: Slurm, paths: RunPaths, sleeper: str, partition: str
+) -> None:
+    options = {"partition": partition, "sbatch": ["--exclusive"]}
+    job = slurm.submit(script_of(run(nodes=3), paths, options, python=sleeper), paths.root)
+    lab.wait_until(lambda: slurm.jobs([job])[job].stage is Stage.RUNNING, timeout_s=20)
+    if partition == "main":
+        slurm.cancel(job)
+    else:
+        lab.run(["srun", "--partition=urgent", "--nodes=3", "--exclusive", "true"])
+
+    def kind() -> EndKind | None:
+        now = slurm.show(job)
+        found = job_end(now) if now is not None else None
+        return found.kind if found is not None else None
+
+    lab.wait_until(lambda: kind() is ENDS[partition], timeout_s=30)
+
+
+DEATHS = {"exit 3": JobEnd(EndKind.FAILED, 3), "kill -9 $$": JobEnd(EndKind.FAILED, 0, 9)}
+
+
+@pytest.mark.parametrize("words", DEATHS)
+def test_a_supervisor_that_dies_leaves_its_exit_code_or_signal(
+    lab: Lab, slurm: Slurm, paths: RunPaths, interpreter: str, words: str
+) -> None:
+    Path(interpreter).write_text(f"#!/bin/sh\n{words}\n", encoding="utf-8")
+    job = slurm.submit(script_of(run(), paths, {}, python=interpreter), paths.root)
+    assert job_end(wait_for_end(lab, slurm, job)) == DEATHS[words]
+
+
+def test_partitions_and_nodes_say_what_they_are(lab: Lab, slurm: Slurm) -> None:
     modes = {name: slurm.preempt_mode(name) for name in ("requeued", "canceled", "main")}
     assert modes == {"requeued": "REQUEUE", "canceled": "CANCEL", "main": "OFF"}
     node = slurm.node(lab.nodes[0])
@@ -261,7 +309,10 @@ def test_how_a_preempted_job_ends_depends_on_its_partition(lab: Lab, slurm: Slur
     assert slurm.node("nowhere") is None
 
 
-def test_a_node_proves_what_a_run_needs(lab: Lab, slurm: Slurm, tmp_path: Path) -> None:
+def test_a_node_proves_what_a_run_needs(
+    lab: Lab, slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_module, "SEE_FILE_S", 1)
     home = Home(tmp_path / "home")
     options = read_options({"python": sys.executable})
     found = {finding.name: finding for finding in doctor(options, slurm, home)}

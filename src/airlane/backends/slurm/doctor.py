@@ -96,7 +96,7 @@ def _probe(options: SlurmOptions, slurm: Slurm, home: Home, folder: Path) -> Ite
         yield _no_node(done)
         return
     host = answers["host"][0]
-    came_back = _appears(folder / "from-node", SEE_FILE_S)
+    came_back = "written" in answers and _appears(folder / "from-node", SEE_FILE_S)
     yield _home_finding(home, host, answers, came_back=came_back, took_s=time.monotonic() - before)
     yield _python_finding(options, host, answers, done.stdout)
     runtimes = answers.get("runtime", [])
@@ -119,7 +119,7 @@ def _home_finding(
     shared = "set home in the profile to a folder that all nodes share"
     if "seen" not in answers:
         return Finding("home on a node", False, f"{home.root} is not shared with {host}", shared)
-    if "written" not in answers or not came_back:
+    if not came_back:
         return Finding("home on a node", False, f"{home.root} cannot be written from {host}", shared)
     return Finding(
         "home on a node", True, f"{home.root} is shared with {host} (write seen from a node in {took_s:.2f} s)"
