@@ -1,5 +1,5 @@
 #!/bin/bash
-# PID 1 of one machine of the lab: tells its pid, waits until it is plugged in, sets itself up and adopts orphans.
+# PID 1 of one machine of the lab: tells its pid, waits until it is plugged in, sets itself up, says so, adopts orphans.
 #   boot.sh NAME ADDRESS GATEWAY HOSTS_FILE OWN_FOLDER [DAEMON ARGUMENT...]
 set -eu
 name=$1 address=$2 gateway=$3 hosts=$4 own=$5
@@ -9,7 +9,7 @@ shift 5
 read -r pid _ </proc/self/stat
 echo "$pid"
 read -r _
-exec </dev/null >&2
+exec </dev/null
 
 hostname "$name"
 mount -t proc proc /proc
@@ -28,6 +28,9 @@ ip link set lo up
 ip address add "$address/24" dev eth0
 ip link set eth0 up
 ip route add default via "$gateway"
+
+echo up
+exec >&2
 
 if [ $# -gt 0 ]; then
   "$@" &

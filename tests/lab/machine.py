@@ -112,18 +112,25 @@ def boot(machines: Sequence[Machine], *, keeper: int, gateway: str, bridge: str)
     booting = [(machine, _first_process(machine, keeper=keeper, gateway=gateway)) for machine in machines]
     links = []
     for machine, process in booting:
-        said = stream(process.stdout).readline().strip()
-        if not said.isdecimal():
-            raise MachineError(f"{machine.name} did not start: see {machine.log}")
+        said = _line(machine, process)
         machine.record(int(said))
         links.append(f"link add {machine.cable} type veth peer name eth0 netns {said}")
         links.append(f"link set {machine.cable} master {bridge} up")
     subprocess.run(["ip", "-batch", "-"], input="\n".join(links), text=True, check=True)
     for _, process in booting:
+        with stream(process.stdin) as told:
+            told.write("plugged in\n")
+    for machine, process in booting:
+        _line(machine, process)
         stream(process.stdout).close()
-        stream(process.stdin).write("plugged in\n")
-        stream(process.stdin).close()
     return [process for _, process in booting]
+
+
+def _line(machine: Machine, process: subprocess.Popen[str]) -> str:
+    """The next that a booting machine says: its pid, then that it is up."""
+    if said := stream(process.stdout).readline().strip():
+        return said
+    raise MachineError(f"{machine.name} did not start: see {machine.log}")
 
 
 def _first_process(machine: Machine, *, keeper: int, gateway: str) -> subprocess.Popen[str]:
