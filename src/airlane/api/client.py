@@ -260,16 +260,10 @@ class Client:
         """Start the home's MLflow server where the nodes reach it; without it, metrics are kept and uploaded later."""
         if record.tracking_uri is not None:
             return
-        from airlane.launch.interface import reachable_address
-        from airlane.supervise.body import mlflow_python
-        from airlane.tracking import server
-        from airlane.tracking.server_record import Reach
-
         if progress is not None:
             progress("tracking", "starting the MLflow server")
-        with contextlib.suppress(AirError, OSError):
-            address = reachable_address(backend.a_node())
-            server.ensure(self.home, mlflow_python(self.home), reach=Reach(address))
+        with contextlib.suppress(AirError):
+            self.tracking.open_towards(backend.a_node())
 
     def _supervise(self, new: NewRun, plan: RunPlan) -> None:
         from airlane.supervise.body import supervise

@@ -27,6 +27,7 @@ def check_machine(home: Home, profile: Profile, backend: Backend, tracking: Trac
         _check_containment,
         backend.doctor,
         lambda: _check_tracking(home, tracking),
+        lambda: _check_tracking_from_a_node(backend, tracking) if backend.elsewhere else iter(()),
     ]
     return tuple(found for check in checks for found in check())
 
@@ -114,6 +115,36 @@ def _check_tracking(home: Home, tracking: TrackingServer) -> Iterator[Finding]:
     else:
         beside = f", from other machines at {status.public_uri}" if status.public_uri is not None else ""
         yield Finding("tracking", True, f"Airlane's own MLflow server at {status.uri}{beside}")
+
+
+def _check_tracking_from_a_node(backend: Backend, tracking: TrackingServer) -> Iterator[Finding]:
+    """Runs record from their nodes: there the server has to be reached, and its login be read."""
+    from airlane.tracking import server
+    from airlane.tracking.address import parse
+
+    if tracking.uri == NO_TRACKING:
+        return
+    login: list[str] = []
+    try:
+        if tracking.uri is not None:
+            uri = parse(tracking.uri, {}).base
+        else:
+            uri = tracking.open_towards(backend.a_node())
+            status = server.status(tracking.home)
+            login = [str(status.login_file)] if status is not None and status.login_file is not None else []
+        host, said = backend.ask_node("airlane.launch.reachable", uri, *login)
+    except AirError as error:
+        yield Finding("tracking on a node", None, error.message, error.hint)
+        return
+    why = said.partition("tracking=")[2].strip() or said.strip() or "no answer"
+    if why == "ok":
+        yield Finding("tracking on a node", True, f"{uri} is reached from {host}")
+    elif tracking.uri is not None:
+        hint = "set tracking_uri to an address that the nodes reach, or leave it out to use the embedded server"
+        yield Finding("tracking on a node", False, f"{uri} is not reached from {host}: {why}", hint)
+    else:
+        hint = "metrics are kept in the run folder and uploaded when the run has ended"
+        yield Finding("tracking on a node", None, f"{uri} is not reached from {host}: {why}", hint)
 
 
 def _check_user_server(uri: str) -> Finding:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from airlane import environment
 from airlane.environment import BuiltEnvironment, EnvironmentInfo, EnvironmentPlan
-from airlane.errors import ConfigError
+from airlane.errors import ConfigError, TrackingError
 from airlane.frozen import frozen
 from airlane.spec.profiles import NO_TRACKING
 from airlane.store import secrets
@@ -98,6 +98,22 @@ class TrackingServer:
         if status is None:
             return ServerPage(uri)
         return ServerPage(uri, status.public_uri, status.login_file)
+
+    def open_towards(self, host: str | None) -> str:
+        """The address of Airlane's own server that machines such as this host reach; it is started if need be.
+
+        Raises:
+            TrackingError: it does not start, or there is no way to the host.
+        """
+        from airlane.launch.interface import reachable_address
+        from airlane.tracking import server
+        from airlane.tracking.server_record import Reach
+
+        try:
+            address = reachable_address(host)
+        except OSError as error:
+            raise TrackingError(f"no address leads to {host}: {error.strerror or error}") from error
+        return server.ensure(self.home, mlflow_python(self.home), reach=Reach(address))
 
     def stop(self) -> bool:
         """Stop Airlane's own server; False if it was not running."""

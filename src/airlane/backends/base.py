@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from airlane.errors import BackendError
 from airlane.frozen import frozen
 from airlane.launch.order import Order
 from airlane.store.paths import RunPaths
@@ -204,6 +205,14 @@ class Backend(Protocol):
     def a_node(self) -> str | None:
         """The name of a machine where nodes may be: what they must reach listens on the interface that leads there."""
         return None
+
+    def ask_node(self, module: str, *arguments: str) -> tuple[str, str]:
+        """Run a short module of ours on a machine where nodes may be; the machine's name, and what it printed.
+
+        Raises:
+            BackendError: there is none, or it did not answer in time.
+        """
+        raise BackendError(f"the {self.name} backend has no other machine to ask: {module} {' '.join(arguments)}")
 
     def on_node(self, run: RunPaths, host: str) -> tuple[str, ...]:
         """What goes before a command so that it runs on a host of the run's nodes; nothing where that is this host."""

@@ -16,7 +16,7 @@ from airlane.backends.slurm.ledger import JobRecord, add_record, await_record, j
 from airlane.backends.slurm.liveness import liveness
 from airlane.backends.slurm.options import read_options
 from airlane.backends.slurm.scheduler import Slurm
-from airlane.backends.slurm.script import batch_script, time_limit_s
+from airlane.backends.slurm.script import batch_script, placement, time_limit_s
 from airlane.backends.slurm.supervising import Supervising
 from airlane.backends.slurm.verdicts import last_words
 from airlane.backends.slurm.words import pending_words
@@ -27,6 +27,7 @@ from airlane.store.runs import NewRun
 
 # How long a supervisor that was asked to end may take before its job is ended with everything in it.
 CANCEL_PATIENCE_S = 60.0
+ASK_S = 30.0
 _HELD = "SLURM_JOB_ID"
 
 
@@ -163,6 +164,16 @@ class SlurmBackend(Backend):
         names = [partition.name for partition in chosen(self._options, self._slurm.partitions())]
         groups = (group for name in names for group in self._slurm.groups(name))
         return next((host for group in groups for host in group.hosts), None)
+
+    def ask_node(self, module: str, *arguments: str) -> tuple[str, str]:
+        where = [f"{name}={value}" for name, value in placement(self._options)]
+        program = [self._options.interpreter, "-I", "-m", module, *arguments]
+        command = ["/bin/sh", "-c", 'uname -n; exec "$@" 2>&1', "sh", *program]
+        done = self._slurm.run_on_node(["--job-name=air-doctor", *where, "--chdir=/"], command, ASK_S)
+        host, _, said = done.stdout.partition("\n")
+        if not host:
+            raise BackendError(f"srun: {done.stderr.strip() or 'no answer'}", hint="srun hostname")
+        return host, said
 
     def on_node(self, run: RunPaths, host: str) -> tuple[str, ...]:
         job = job_records(run)[-1].job
