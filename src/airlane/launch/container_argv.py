@@ -117,7 +117,8 @@ def container_argv(runtime: str, order: Order, image: str, node: Node, *, limits
 
 def removal_argv(runtime: str, order: Order) -> list[str]:
     """End a container of an engine, if there is one, and forget it."""
-    return [runtime, "rm", "--force", container_name(order)]
+    at_once = ["--time", "0"] if runtime == PODMAN else []  # which else gives SIGTERM ten seconds
+    return [runtime, "rm", "--force", *at_once, container_name(order)]
 
 
 def _docker(order: Order, image: str, node: Node, *, limits: bool) -> list[str]:

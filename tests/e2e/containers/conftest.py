@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from e2e.runs.conftest import Lane, lane
 from lab.small_image import small_image_archive, write_image
-
-from ..runs.conftest import Lane, lane
 
 __all__ = ["lane"]
 
@@ -160,8 +159,10 @@ class BoxedLane:
 
 
 @pytest.fixture
-def boxed(lane: Lane, engine: Engine, image: Path) -> BoxedLane:
+def boxed(lane: Lane, engine: Engine, image: Path, monkeypatch: pytest.MonkeyPatch) -> BoxedLane:
     lane.env.update(engine.variables)
+    for name, value in engine.variables.items():  # a run that the library submits is supervised by a fork of ours
+        monkeypatch.setenv(name, value)
     made = BoxedLane(lane, engine, image)
     made.profile(f'container = "{engine.runtime}"')
     return made

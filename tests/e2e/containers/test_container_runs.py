@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from ..runs.conftest import ended, wait_until
+from e2e.runs.conftest import ended, wait_until
+
 from .conftest import BoxedLane
 
 pytestmark = pytest.mark.root
@@ -128,10 +130,8 @@ def test_the_screens_show_the_image(boxed: BoxedLane) -> None:
 
 def _command_lines() -> str:
     lines = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                lines.append(Path("/proc", name, "cmdline").read_bytes().decode(errors="replace"))
-            except OSError:
-                continue
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                lines.append((entry / "cmdline").read_bytes().decode(errors="replace"))
     return "\n".join(lines)

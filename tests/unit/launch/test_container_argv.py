@@ -98,7 +98,8 @@ def test_no_value_of_a_variable_is_an_argument(runtime: str) -> None:
 
 
 def test_a_container_has_a_name_of_its_own() -> None:
-    assert removal_argv("podman", ORDER) == ["podman", "rm", "--force", "air-7k2m9q4d-1-3"]
+    assert removal_argv("docker", ORDER) == ["docker", "rm", "--force", "air-7k2m9q4d-1-3"]
+    assert removal_argv("podman", ORDER) == ["podman", "rm", "--force", "--time", "0", "air-7k2m9q4d-1-3"]
 
 
 def test_indexes_begin_at_zero_where_only_granted_gpus_are_there() -> None:
