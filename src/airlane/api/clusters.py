@@ -65,6 +65,23 @@ class ClusterRequest:
         return json.dumps(fields, indent=2)  # JSON is YAML, too
 
 
+@frozen
+class Dashboard:
+    """A cluster's dashboard: "host:port" as its head's host sees it, and what opens it.
+
+    `relay` is a command that joins its stdin and stdout to one connection with it; empty where the head is here.
+    """
+
+    host: str
+    address: str
+    token_file: Path
+    relay: tuple[str, ...]
+
+    @property
+    def is_here(self) -> bool:
+        return not self.relay
+
+
 class Clusters:
     """The Ray clusters of a client's runs."""
 
@@ -207,11 +224,16 @@ class Cluster:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise BackendError(f"cannot run {command[0]}: {reason}", hint=f"air ray status {self.id}") from error
 
-    def relay_argv(self) -> tuple[str, ...]:
-        """A command that joins its stdin and stdout to one connection with the dashboard; empty where no need is."""
+    def dashboard(self) -> Dashboard:
+        """Where the dashboard is, and how it is reached from here."""
         view, folder, state = self._live()
         prefix = self._backend.on_node(view.paths, state.host)
-        return relay_argv(prefix, folder) if prefix else ()
+        return Dashboard(
+            host=state.host,
+            address=state.dashboard,
+            token_file=Path(self.variables()["RAY_AUTH_TOKEN_PATH"]),
+            relay=relay_argv(prefix, folder) if prefix else (),
+        )
 
     def ray_logs(self, node: int) -> tuple[str, ...]:
         """The names of the logs that Ray's own processes keep on a node.

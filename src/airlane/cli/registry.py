@@ -29,6 +29,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "ray up": Entry("ray", "start a Ray cluster, and wait until it is ready"),
         "ray list": Entry("ray", "the Ray clusters there are"),
         "ray status": Entry("ray_use", "its nodes, what is in use, and what waits"),
+        "ray dashboard": Entry("ray_dashboard", "its dashboard, as a page of this machine"),
         "ray exec": Entry("ray_use", "run a command on its head"),
         "ray env": Entry("ray_use", "variables that make programs here find it"),
         "ray logs": Entry("ray_use", "the logs of Ray's own processes"),

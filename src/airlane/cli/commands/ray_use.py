@@ -1,4 +1,4 @@
-"""air ray status, env, exec, logs and dashboard: clusters in use."""
+"""air ray status, env, exec and logs: clusters in use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from airlane.errors import EXIT_OK, ArgumentError
 if TYPE_CHECKING:
     from airlane.api.clusters import Cluster
 
-DASHBOARD_PORT = 8265
 _TAIL = 1000
 
 
