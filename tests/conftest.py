@@ -22,7 +22,7 @@ from hypothesis import settings
 settings.register_profile("airlane", deadline=None)
 settings.load_profile("airlane")
 
-LAB_PROGRAMS = ("slurmctld", "slurmd", "munged", "dockerd", "ip", "nsenter", "unshare")
+LAB_PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "munged", "dockerd", "ip", "nsenter", "unshare")
 
 
 @dataclass(frozen=True)

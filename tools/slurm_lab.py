@@ -1,7 +1,7 @@
 """A Slurm cluster of several nodes on this machine, to try things on: the one that tests/lab runs on.
 
     eval "$(python tools/slurm_lab.py up --nodes 3)"
-    air run -p lab -f examples/hello/train.yaml --watch
+    air run -p lab -f examples/hello/hello.yaml --watch
     python tools/slurm_lab.py kill lab1n2
     python tools/slurm_lab.py down
 

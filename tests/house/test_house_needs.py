@@ -61,7 +61,7 @@ def test_a_test_of_the_lab_is_skipped_with_one_line_that_names_what_is_not_there
     text = told(tmp_path, OF_THE_LAB, path=str(tmp_path))
     lines = [line for line in text.splitlines() if line.startswith("SKIPPED")]
     assert len(lines) == 1
-    assert "the lab wants root on Linux, Slurm and Docker (not here: slurmctld, slurmd, munged, dockerd" in lines[0]
+    assert "the lab wants root on Linux, Slurm and Docker (not here: slurmctld, slurmd, slurmdbd, " in lines[0]
     assert "1 passed, 1 skipped" in text.splitlines()[-1]
 
 

@@ -25,9 +25,10 @@ from pathlib import Path
 from lab.machine import Machine, MachineError, boot, stream
 from lab.processes import Process, wait_until_ended
 from lab.remains import add_host_lines, bridge_of, folder_of, state_lock, sweep
-from lab.slurm_conf import SLURMD_PORT, ClusterShape, write_configuration
+from lab.slurm_conf import SLURMD_PORT, SLURMDBD_PORT, ClusterShape, write_configuration
 
 KEEPER = Path(__file__).with_name("keeper.py")
+ACCOUNTING = Path(__file__).with_name("accounting.sh")
 _NUMBERS = range(1, 200)
 _POLL_S = 0.05
 _END_S = 40
@@ -54,8 +55,10 @@ class Lab:
         try:
             lab._prepare()
             lab._start_munge()
-            lab._boot([lab.controller])
-            lab.wait_until(lab._controller_listens, timeout_s=15)
+            if lab.shape.accounting:
+                lab._boot([lab._accounting])
+                lab.wait_until(partial(_listens, lab._accounting.address, SLURMDBD_PORT), timeout_s=30)
+            lab.start_controller()
             lab._boot_nodes([lab._machines[name] for name in lab.nodes])
             lab.wait_until(lambda: set(lab.states().values()) == {"idle"}, timeout_s=30)
         except BaseException:
@@ -104,15 +107,21 @@ class Lab:
     @cached_property
     def _machines(self) -> dict[str, Machine]:
         slurmctld = ("slurmctld", "-D", "-f", str(self.conf))
+        accounting = ("bash", str(ACCOUNTING), str(self.conf), str(self.folder / "database"))
         machines = [
             self._machine(f"lab{self.number}ctl", 2, slurmctld),
             self._machine(self.login, 3, ()),
+            self._machine(f"lab{self.number}dbd", 4, accounting),
             *(
                 self._machine(name, 10 + i, ("slurmd", "-D", "-N", name, "-f", str(self.conf)))
                 for i, name in enumerate(self.nodes, 1)
             ),
         ]
         return {machine.name: machine for machine in machines}
+
+    @property
+    def _accounting(self) -> Machine:
+        return self._machines[f"lab{self.number}dbd"]
 
     def _machine(self, name: str, host: int, daemon: tuple[str, ...]) -> Machine:
         return Machine(name, f"{self._network}.{host}", f"{bridge_of(self.number)}v{host}", self.folder, daemon)
@@ -343,6 +352,7 @@ class Lab:
             self.shape,
             cluster=f"lab{self.number}",
             controller=(self.controller.name, self.controller.address),
+            accounting=self._accounting.name,
             nodes=[(name, self.address(name)) for name in self.nodes],
         )
 
@@ -362,7 +372,7 @@ class Lab:
     def _boot_nodes(self, nodes: Sequence[Machine]) -> None:
         self._boot(nodes)
         for node in nodes:
-            self.wait_until(partial(_listens, node.address), timeout_s=15)
+            self.wait_until(partial(_listens, node.address, SLURMD_PORT), timeout_s=15)
 
     def _reap(self) -> None:
         self._children = [child for child in self._children if child.poll() is None]
@@ -386,8 +396,8 @@ class Lab:
             self._kept = None
 
 
-def _listens(address: str) -> bool:
-    with suppress(OSError), socket.create_connection((address, SLURMD_PORT), timeout=1):
+def _listens(address: str, port: int) -> bool:
+    with suppress(OSError), socket.create_connection((address, port), timeout=1):
         return True
     return False
 

@@ -12,6 +12,7 @@ import pytest
 
 from lab.cluster import Lab
 from lab.docker_engine import DockerEngine
+from lab.slurm_conf import ClusterShape
 from lab.small_image import small_image_archive
 
 FOLDER = Path(__file__).parent
@@ -36,6 +37,14 @@ def lab(session_lab: Lab) -> Iterator[Lab]:
     """Three nodes with 8 CPUs and 2 GPUs each, which are all idle."""
     yield session_lab
     session_lab.mend()
+
+
+@pytest.fixture(scope="session")
+def accounting_lab() -> Iterator[Lab]:
+    """One node of a cluster whose Slurm remembers what jobs came to; what a test does to it stays done."""
+    lab = Lab.up(ClusterShape(nodes=1, accounting=True))
+    yield lab
+    lab.down()
 
 
 @pytest.fixture

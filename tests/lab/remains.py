@@ -1,7 +1,7 @@
 """What a lab leaves on the machine, by its number, and how that is removed.
 
-That is a bridge, lines of /etc/hosts, cgroups and a folder. Everything else of a lab is inside namespaces, and goes
-with its processes.
+That is a bridge and cables to it, lines of /etc/hosts, cgroups and a folder. Everything else of a lab is inside
+namespaces, and goes with its processes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 STATE = Path("/var/lib/airlane-lab")
 HOSTS = Path("/etc/hosts")
+LINKS = Path("/sys/class/net")
 CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -63,7 +64,9 @@ def sweep() -> None:
 
 def remove(number: int) -> None:
     """The folder goes last: as long as it is there, the next sweep tries again."""
-    subprocess.run(["ip", "link", "delete", bridge_of(number)], check=False, capture_output=True)
+    # The cables too: the kernel takes its time to end a network, and with it the cable to it.
+    for link in (bridge_of(number), *(cable.name for cable in LINKS.glob(f"{bridge_of(number)}v*"))):
+        subprocess.run(["ip", "link", "delete", link], check=False, capture_output=True)
     remove_host_lines(number)
     for hierarchy in (CGROUPS, *CGROUPS.iterdir()) if CGROUPS.is_dir() else ():
         _remove_cgroup(hierarchy / cgroup_of(number))

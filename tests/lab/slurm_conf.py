@@ -8,6 +8,7 @@ from pathlib import Path
 
 GPU_TYPE = "h100"
 SLURMD_PORT = 6818
+SLURMDBD_PORT = 6819
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class ClusterShape:
     memory_mb: int = 8000
     # How long the controller remembers an ended job.
     min_job_age_s: int = 300
+    # With slurmdbd: sacct answers.
+    accounting: bool = False
     # Lines for slurm.conf; of a parameter given twice, Slurm takes the last.
     extra_conf: str = ""
 
@@ -65,12 +68,37 @@ PartitionName=short MaxTime=1
 PartitionName=requeued PriorityTier=1 PreemptMode=REQUEUE
 PartitionName=canceled PriorityTier=1 PreemptMode=CANCEL GraceTime=3
 PartitionName=urgent PriorityTier=20
-{extra_conf}
+"""
+_ACCOUNTING = """\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost={accounting}
+AccountingStoragePass={folder}/munge.socket
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=1
+"""
+_SLURMDBD_CONF = """\
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+DbdHost={accounting}
+SlurmUser=root
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=root
+StorageLoc=slurm
+CommitDelay=1
+LogFile={folder}/log/slurmdbd.log
+PidFile={folder}/slurmdbd.pid
 """
 
 
 def write_configuration(
-    folder: Path, shape: ClusterShape, *, cluster: str, controller: tuple[str, str], nodes: Sequence[tuple[str, str]]
+    folder: Path,
+    shape: ClusterShape,
+    *,
+    cluster: str,
+    controller: tuple[str, str],
+    accounting: str,
+    nodes: Sequence[tuple[str, str]],
 ) -> None:
     """Writes slurm.conf and what belongs beside it; machines are pairs of a name and an address."""
     text = _SLURM_CONF.format(
@@ -85,9 +113,13 @@ def write_configuration(
         memory_mb=shape.memory_mb,
         gres=f"Gres=gpu:{GPU_TYPE}:{shape.gpus} " if shape.gpus else "",
         min_job_age_s=shape.min_job_age_s,
-        extra_conf=shape.extra_conf,
     )
-    (folder / "slurm.conf").write_text(text, encoding="utf-8")
+    if shape.accounting:
+        text += _ACCOUNTING.format(accounting=accounting, folder=folder)
+        file = folder / "slurmdbd.conf"
+        file.write_text(_SLURMDBD_CONF.format(accounting=accounting, folder=folder), encoding="utf-8")
+        file.chmod(0o600)
+    (folder / "slurm.conf").write_text(f"{text}{shape.extra_conf}\n", encoding="utf-8")
     devices = f"{folder}/dev/gpu[0-{shape.gpus - 1}]" if shape.gpus > 1 else f"{folder}/dev/gpu0"
     gres = f"Name=gpu Type={GPU_TYPE} Count={shape.gpus} File={devices}\n" if shape.gpus else ""
     (folder / "gres.conf").write_text(gres, encoding="utf-8")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from airlane.spec.profiles import load_profile
+from house.repository import ROOT
 from lab.cluster import KEEPER, Lab
 from lab.docker_engine import DockerEngine
 from lab.machine import MachineError
@@ -125,6 +127,18 @@ def test_a_job_of_the_urgent_partition_preempts(lab: Lab, partition: str, state:
     assert state_of(lab, job) == state
 
 
+def test_accounting_remembers_what_a_job_came_to(accounting_lab: Lab) -> None:
+    accounting_lab.run(["srun", "sh", "-c", "exit 3"], check=False)
+    words = ["sacct", "-n", "-X", "-P", "-o", "State,ExitCode"]
+    accounting_lab.wait_until(lambda: accounting_lab.run(words).stdout == "FAILED|3:0\n", timeout_s=20)
+
+
+def test_without_accounting_sacct_has_no_answer(lab: Lab) -> None:
+    done = lab.run(["sacct"], check=False)
+    assert done.returncode != 0
+    assert "accounting storage is disabled" in done.stderr
+
+
 def test_a_folder_can_be_one_that_the_nodes_do_not_share(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with lab.unshared(tmp_path, lab.nodes[0]):
@@ -172,6 +186,30 @@ def test_a_mended_lab_is_as_good_as_new(lab: Lab) -> None:
     lab.mend()
     assert lab.run(["squeue", "-h"]).stdout == ""
     assert lab.states() == dict.fromkeys(lab.nodes, "idle")
+
+
+def tool(*words: str) -> str:
+    command = [sys.executable, str(ROOT / "tools" / "slurm_lab.py"), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_tool_starts_a_lab_that_outlives_it_and_takes_it_down() -> None:
+    lines = tool("up", "--nodes=1", "--gpus=1", "--docker").splitlines()
+    number = re.findall(r"--lab (\d+) down", lines[-1])[0]
+    lab = Lab.attach(int(number))
+    try:
+        env = dict(line.removeprefix("export ").split("=", 1) for line in lines[:-1])
+        assert env["SLURM_CONF"] == str(lab.conf)
+        assert load_profile(env=env).backend == "slurm"
+        assert tool("--lab", number, "exec", lab.nodes[0], "hostname") == f"{lab.nodes[0]}\n"
+        assert tool("--lab", number, "exec", lab.nodes[0], "docker", "ps", "--quiet") == ""
+        tool("--lab", number, "kill", lab.nodes[0])
+        assert lab.processes(lab.nodes[0]) == []
+        tool("--lab", number, "start", lab.nodes[0])
+        assert lab.run(["srun", "hostname"]).stdout == f"{lab.nodes[0]}\n"
+    finally:
+        tool("--lab", number, "down")
+    assert traces_of(lab) == []
 
 
 SMALL = ClusterShape(nodes=1, gpus=0)
