@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from airlane.backends.registry import make_backend
 from airlane.cli.dispatch import split
 from airlane.cli.registry import COMMANDS, load
 from airlane.spec.load import load as load_workload
 from airlane.spec.load import load_text
 from airlane.spec.profiles import load_profiles
+from airlane.store.paths import Home
 from house.repository import DOCS, ROOT, name_of, pages, project_files
 
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -84,6 +86,8 @@ def test_a_configuration_in_the_docs_loads(block: Block, tmp_path: Path) -> None
     file.write_text(block.text, encoding="utf-8")
     profiles, default = load_profiles({"AIR_CONFIG": str(file)})
     assert default in profiles
+    for profile in profiles.values():
+        make_backend(profile.backend, Home(tmp_path), profile.options)
 
 
 @pytest.mark.parametrize("block", [block for block in blocks(*SHELL) if "air " in block.text], ids=str)

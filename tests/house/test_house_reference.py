@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airlane.backends import local
+from airlane.backends.slurm import options as slurm
 from airlane.launch.rendezvous import node_variables
 from airlane.spec import profiles
 from airlane.spec.runtime_variables import RUNTIME_VARIABLES
@@ -60,5 +61,5 @@ def test_a_variable_has_its_line_and_says_who_owns_it() -> None:
 
 
 def test_a_key_of_the_configuration_has_its_line() -> None:
-    keys = ["default", *profiles._READERS, *local._OPTIONS]
+    keys = ["default", *profiles._READERS, *local._OPTIONS, *slurm._READERS]
     assert [key for key in keys if f"| `{key}` |" not in page("configuration.md")] == []

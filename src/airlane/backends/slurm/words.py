@@ -55,6 +55,8 @@ _RESOURCES: tuple[tuple[str, str], ...] = (
     ("Job", "jobs"),
 )
 _UNAVAILABLE = re.compile(r"ReqNodeNotAvail,\s*UnavailableNodes:(.*)")
+# Slurm takes a year for a job without a time limit: an estimate behind such a one says nothing.
+_LONGEST_ESTIMATE_S = 90 * 86400
 _MINUTE_S = 60
 _HOUR_S = 3600
 _DAY_S = 86400
@@ -98,8 +100,8 @@ def _limit_words(reason: str) -> str | None:
 
 
 def start_words(start_at: float | None, now: float) -> str | None:
-    """Slurm's estimate of the start, relative to now; None where there is none, or where it is over."""
-    if start_at is None or start_at <= now:
+    """Slurm's estimate of the start, relative to now; None where there is none that says something."""
+    if start_at is None or not now < start_at < now + _LONGEST_ESTIMATE_S:
         return None
     wait_s = start_at - now
     for size_s, name in ((_DAY_S, "day"), (_HOUR_S, "hour"), (_MINUTE_S, "minute")):

@@ -58,6 +58,7 @@ def test_a_reason_is_told_in_words_and_an_unknown_one_as_it_stands(reason: str |
         (2 * 3600, "expected to start in about 2 hours"),
         (30 * 3600, "expected to start in about 30 hours"),
         (50 * 3600, "expected to start in about 2 days"),
+        (365 * 86400, None),  # behind a job without a time limit
     ],
 )
 def test_the_estimate_is_relative_to_now(wait_s: int, words: str | None) -> None:
