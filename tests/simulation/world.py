@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from airlane.backends.base import Allocation, Backend, Compute, Liveness, NodePlace, NodeReport, Waiting
-from airlane.errors import BackendError, CapacityError, EnvironmentBuildError, SnapshotError
+from airlane.backends.base import Allocation, Backend, Compute, Interruption, Liveness, NodePlace, NodeReport, Waiting
+from airlane.errors import BackendError, CapacityError, EnvironmentBuildError, NodeFailedError, SnapshotError
 from airlane.launch.order import Order
 from airlane.store import codec
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import RunPaths
-from airlane.store.records import LastMetric, NodeRecord, RunRecord, Status
+from airlane.store.records import Attempt, CauseKind, LastMetric, NodeRecord, RunRecord, Status
 from airlane.store.runs import NewRun
 from airlane.tracking.tracker import AttemptInfo, AttemptOutcome, TrackedRun
 
@@ -79,15 +79,19 @@ class UnsyncedDisk(SystemDisk):
 
 
 class SimDisk:
-    """The supervisor's disk. `cut_at` is the write, counted from 0, before, after or within which the power goes."""
+    """The supervisors' disk. `cut_at` is the write, counted from now, before, after or within which the power goes."""
 
-    def __init__(self, world: World, *, cut_at: int | None, cut_how: str, full: Callable[[float], bool]) -> None:
+    def __init__(self, world: World, *, full: Callable[[float], bool]) -> None:
         self._world = world
-        self._cut_at = cut_at
-        self._cut_how = cut_how
+        self._cut_at: int | None = None
+        self._cut_how = "before"
         self._full = full
         self.writes = 0
         self.statuses: list[Status] = []
+
+    def cut(self, *, at: int | None, how: str) -> None:
+        self._cut_at = None if at is None else self.writes + at
+        self._cut_how = how
 
     def replace(self, path: Path, data: bytes, *, last: bool = False) -> None:
         del last
@@ -209,6 +213,7 @@ class SimAllocation(Allocation):
     def start(self, order: Order) -> None:
         self._alive()
         script = self._backend.script(self._attempt, order.node_rank)
+        assert not Path(order.record_file).exists(), "a node that starts over the record of another"
         if script.fault == "refused":
             raise BackendError(f"host{order.node_rank} does not answer")
         self.nodes[order.node_rank] = SimNode(self._backend.world, order, script)
@@ -220,6 +225,9 @@ class SimAllocation(Allocation):
             record = codec.read(NodeRecord, Path(node.order.record_file))
             reports.append(NodeReport(number, node.agent_alive, record))
         return tuple(reports)
+
+    def interruption(self) -> Interruption | None:
+        return self._backend.taken_back
 
     def stop(self, node: int) -> None:
         self._alive()
@@ -244,6 +252,22 @@ class SimAllocation(Allocation):
             raise PowerCut
 
 
+@dataclass(frozen=True)
+class TakeBack:
+    """That a scheduler takes the nodes of a supervisor back, `after_s` its start, and ends it `grace_s` later.
+
+    It tells the supervisor itself `told_s` after the nodes; None if only the nodes hear of it. `requeue` says that the
+    scheduler starts the run again by itself.
+    """
+
+    interruption: Interruption
+    after_s: float
+    grace_s: float
+    told_s: float | None
+    stops_nodes: bool
+    requeue: bool
+
+
 class SimBackend(Backend):
     name = "simulated"
 
@@ -254,6 +278,66 @@ class SimBackend(Backend):
         self.script = script
         self._refusal = refusal
         self.allocations: list[SimAllocation] = []
+        self._supervisors = 0
+        self._attempts_before = 0
+        self._take_back: TakeBack | None = None
+        self.taken_back: Interruption | None = None
+        self.told: Interruption | None = None
+        self.goes_on = False
+        self.last_end: Interruption | None = None
+
+    def begin(self, take_back: TakeBack | None, how_it_ended: Interruption | None, *, attempts: int) -> None:
+        """A supervisor starts after so many attempts, whose nodes are to be taken back like that."""
+        self._supervisors += 1
+        self._attempts_before = attempts
+        self.taken_back = self.told = None
+        self._take_back, self.last_end, self.goes_on = take_back, how_it_ended, False
+        if take_back is None:
+            return
+        when = self.world.now + take_back.after_s
+        self._at(when, lambda: self._take(take_back))
+        if take_back.told_s is not None:
+            self._at(when + take_back.told_s, lambda: setattr(self, "told", take_back.interruption))
+        self._at(when + take_back.grace_s, lambda: setattr(self.world, "dark", True))
+
+    def _at(self, when: float, what: Callable[[], None]) -> None:
+        """Unless another supervisor has started by then."""
+        mine = self._supervisors
+        self.world.at(when, lambda: what() if self._supervisors == mine else None)
+
+    def _take(self, take_back: TakeBack) -> None:
+        self.taken_back = take_back.interruption
+        if take_back.stops_nodes:
+            for node in self.nodes:
+                node.stop("stop", node.order.stop_grace_s)
+
+    def asked_to_stop(self) -> Interruption | None:
+        return self.told
+
+    def last_words(self, run: RunPaths) -> Interruption | None:
+        assert run.root.exists()
+        return self.last_end
+
+    def move(self, run: RunRecord, paths: RunPaths, attempts: Sequence[Attempt]) -> str | None:
+        assert paths.id == run.id
+        if self.world.dark:
+            raise PowerCut
+        here = attempts[self._attempts_before :]  # this supervisor's nodes are without those that failed before
+        failed = any(a.cause is not None and a.cause.kind is CauseKind.NODE_FAILED for a in here)
+        if self.taken_back is None and self.told is None and not failed:
+            return None
+        if not self.goes_on and self.world.chance.random() < 0.05:
+            raise BackendError("the scheduler refuses another one")
+        self.goes_on = True
+        return "goes on elsewhere"
+
+    def cancel(self, run: RunPaths) -> None:
+        assert run.root.exists()
+        if self.world.dark:
+            raise PowerCut
+        if self.world.chance.random() < 0.1:
+            raise BackendError("the scheduler does not answer")
+        self.goes_on = False
 
     def check(self, compute: Compute) -> tuple[str, ...]:
         return (f"{compute.nodes} simulated nodes",)
@@ -276,6 +360,8 @@ class SimBackend(Backend):
             raise CapacityError("this machine has 0 (asked for: 8)")
         if refusal == "backend":
             raise BackendError("the scheduler does not answer")
+        if refusal == "host":
+            raise NodeFailedError("host0 does not answer", host="host0")
         wait_s = self.world.chance.choice([0.0, 0.0, 3.0, 40.0])
         allocation = SimAllocation(self, run, attempt, self.world.now + wait_s)
         self.allocations.append(allocation)
@@ -316,7 +402,7 @@ class SimWorkshop:
         if self._fault == "disk":
             raise OSError(28, "No space left on device")
         assert tracked is None
-        self._paths.nodes(attempt).mkdir(parents=True)
+        self._paths.nodes(attempt).mkdir(parents=True, exist_ok=True)
         return tuple(
             Order(
                 run_id=self._record.id,
@@ -336,9 +422,10 @@ class SimWorkshop:
         assert attempt >= 0
 
     def close(self, *, run_ends: bool) -> None:
-        assert run_ends
         if self._world.dark:
             raise PowerCut
+        if run_ends:
+            self._paths.secrets.unlink(missing_ok=True)
 
 
 class SimTracking:

@@ -32,7 +32,7 @@ TRACKING_START_S = 120.0
 TRACKING_BEGIN_S = 10.0
 TRACKING_FLUSH_S = 4.0
 TRACKING_CLOSE_S = 60.0
-# With a full disk the end of a run is told as soon as there is space again; after this, readers work it out.
+# With a full disk the last word is said as soon as there is space again; after this, others work it out.
 LAST_WORD_PATIENCE_S = 600.0
 _LOST = Cause(CauseKind.NODE_FAILED, "the supervisor of this attempt was lost, and the run was started again")
 
@@ -57,6 +57,10 @@ class Tools:
     pid: int
     host: str
     look_every_s: float = LOOK_EVERY_S
+
+
+class ReplacedError(Exception):
+    """Another supervisor has taken this one's place: what this one would still do or write would be wrong."""
 
 
 class Moved:
@@ -84,7 +88,11 @@ class Supervisor:
             self._status = replace(self._status, state=earlier.state, attempts=earlier.attempts)
 
     def run(self) -> State | None:
-        """Supervise until the end, and return it; None if another supervisor goes on with the run."""
+        """Supervise until the end, and return it; None if another supervisor goes on with the run.
+
+        Raises:
+            ReplacedError: another one does so already; nothing of this one's attempt runs any more.
+        """
         self._update()
         self._journal.reserve()
         self._event("supervisor_started", pid=self._tools.pid, host=self._tools.host)
@@ -92,11 +100,12 @@ class Supervisor:
         self._close_earlier()
         refused = self._prepare()
         outcome = Finish(*refused) if refused is not None else self._attempts()
-        self._tools.workshop.close(run_ends=isinstance(outcome, Finish))
-        self._tools.tracking.close(TRACKING_FLUSH_S)
         if isinstance(outcome, Finish) and self._moved:
             self._move_back()
+        self._tools.workshop.close(run_ends=isinstance(outcome, Finish))
+        self._tools.tracking.close(TRACKING_FLUSH_S)
         if isinstance(outcome, Moved):
+            self._insist()
             self._tools.tracking.close(TRACKING_CLOSE_S)
             return None
         self._finish(outcome)
@@ -110,11 +119,14 @@ class Supervisor:
             return
         last = attempts[-1]
         told = judge_attempt(self._record, self._paths, last, evidence=self._tools.evidence(last.number))
-        words = self._tools.backend.last_words(self._paths) if told is None else None
+        words = self._tools.backend.last_words(self._paths)
         interrupted = (_state_of(words), interrupted_cause(words)) if words is not None else None
+        if words is not None and words.kind is CauseKind.NODE_FAILED and (told is None or told[0] is not State.SUCCESS):
+            told = None  # the others failed because of the machine that did
         state, cause = told or interrupted or (State.FAILED, _LOST)
         ended = replace(last, ended_at=self._clock.now(), state=state, cause=cause)
         self._tools.close_orphan(ended)
+        self._tools.workshop.clean(ended.number)
         # Its nodes may have run, though the disk refused the status that said so.
         self._update(state=State.RUNNING, attempts=(*attempts[:-1], ended))
         self._event("attempt_ended", attempt=ended.number, state=ended.state, cause=cause.summary)
@@ -217,6 +229,10 @@ class Supervisor:
         except (AirError, OSError) as error:
             self._open_attempt(number, ())
             state, cause = State.FAILED, refused_cause(error)
+        except ReplacedError:
+            if allocation is not None:
+                _abandon(allocation)
+            raise
         ended_at = self._clock.now()  # before the next run can have the nodes
         if allocation is not None:
             allocation.release()
@@ -260,6 +276,8 @@ class Supervisor:
         self._update(state=State.RUNNING, phase=Phase.RUNNING, tracking_error=self._tools.tracking.error)
         started_at = self._clock.now()
         for order in orders:
+            # With a full disk a supervisor before this one may have made this attempt without a trace but this.
+            self._paths.node_record(attempt=number, node=order.node_rank).unlink(missing_ok=True)
             allocation.start(order)
             self._event("node_started", attempt=number, node=order.node_rank, host=places[order.node_rank].host)
         metrics = {p.node: self._paths.node_metrics(attempt=number, node=p.node) for p in places}
@@ -328,7 +346,11 @@ class Supervisor:
         tracking = self._tools.tracking
         self._status = replace(self._status, tracking_error=tracking.error, last_metric=tracking.last_metric)
         self._update(state=finish.state, phase=None, detail=None, cause=finish.cause, ended_at=now)
-        deadline = now + LAST_WORD_PATIENCE_S
+        self._insist()
+
+    def _insist(self) -> None:
+        """Wait until the last status is on the disk: nobody will write it after us."""
+        deadline = self._clock.now() + LAST_WORD_PATIENCE_S
         while not self._written and self._clock.now() < deadline:
             self._clock.sleep(1.0)
             self._rewrite_if_refused()
@@ -345,7 +367,12 @@ class Supervisor:
             self._clock.sleep(min(self._tools.look_every_s, max(SHORTEST_LOOK_S, left)))
         return not self._canceled()
 
+    def _stand_down_if_replaced(self) -> None:
+        if self._tools.backend.replaced(self._paths):
+            raise ReplacedError
+
     def _canceled(self) -> bool:
+        self._stand_down_if_replaced()
         return self._paths.cancel.exists() or _cancels(self._tools.stop_requested())
 
     def _cancel_cause(self) -> Cause:
@@ -362,6 +389,7 @@ class Supervisor:
         return None if _cancels(found) else found
 
     def _update(self, **changes: Any) -> None:
+        self._stand_down_if_replaced()
         self._status = replace(self._status, **changes, updated_at=self._clock.now())
         self._written = self._journal.put(self._status)
 
@@ -373,10 +401,19 @@ class Supervisor:
 
     def _rewrite_if_refused(self) -> None:
         if not self._written:
+            self._stand_down_if_replaced()
             self._written = self._journal.put(self._status)
 
     def _event(self, kind: str, **facts: Any) -> None:
+        self._stand_down_if_replaced()
         self._journal.event(kind, self._clock.now(), **facts)
+
+
+def _abandon(allocation: Allocation) -> None:
+    """End what runs without a word to it: it must not save over what the next attempt does."""
+    for report in allocation.look():
+        allocation.kill(report.node)
+    allocation.release()
 
 
 def _cancels(interruption: Interruption | None) -> bool:
