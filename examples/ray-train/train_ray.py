@@ -1,7 +1,7 @@
 """Teach a language model to answer questions, on every accelerator of a Ray cluster, with Ray Train and DDP.
 
 Where the cluster has GPUs it fine-tunes a model of the hub. Where it has none it needs no network either: it trains a
-small Qwen2 from scratch on the docstrings of the Python standard library. The command in train.yaml starts the cluster;
+small Qwen2 from scratch on the docstrings of the Python standard library. `ray: {}` in train.yaml starts the cluster;
 without one, Ray starts its own on this machine.
 
 Tensor names end in their shape: B examples, T tokens, V words of the vocabulary.
@@ -40,8 +40,8 @@ SAMPLE = prompt("What does shutil.copy(src, dst) do?")
 def main() -> None:
     given = given_settings()
     ray.init(logging_level="warning")
-    kind, workers = wait_for_cluster()
-    print(f"Ray cluster ready: {workers} {kind}(s)", flush=True)
+    kind = "GPU" if ray.cluster_resources().get("GPU") else "CPU"
+    workers = int(os.environ.get("WORLD_SIZE", "1"))
 
     settings = replace(ON_GPUS if kind == "GPU" else Settings(), **given)
     tokenizer, examples = prepare_data(settings)
@@ -63,22 +63,6 @@ def main() -> None:
     result = trainer.fit()
     print(f"\n{SAMPLE}{result.return_value}\n")
     print(f"model saved in {result.checkpoint.path}", flush=True)
-
-
-def wait_for_cluster(timeout_s: float = 120) -> tuple[str, int]:
-    """Wait until all nodes have joined; returns what the workers run on, "GPU" or "CPU", and how many there will be."""
-    wanted = int(os.environ.get("WORLD_SIZE", "1"))
-    deadline = time.monotonic() + timeout_s
-    while True:
-        resources = ray.cluster_resources()
-        kind = "GPU" if resources.get("GPU") else "CPU"
-        if resources.get(kind, 0) >= wanted:
-            return kind, wanted
-        if time.monotonic() > deadline:
-            hosts = ", ".join(node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"])
-            found = int(resources.get(kind, 0))
-            raise SystemExit(f"{found} of {wanted} {kind}s joined within {timeout_s:.0f} s; the nodes there: {hosts}")
-        time.sleep(0.5)
 
 
 def prepare_data(settings: Settings) -> tuple[PreTrainedTokenizerBase, list[list[int]]]:

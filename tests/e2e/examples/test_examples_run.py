@@ -72,8 +72,17 @@ def test_ray_train_learns_reports_to_mlflow_and_leaves_nothing_behind(bench: Ben
 def test_ray_train_joins_two_nodes_of_one_host_and_both_end_with_it(bench: Bench) -> None:
     two_nodes = ("compute.accelerator_type=CPU_1xCORE", "parameters.steps=10")
     lines = bench.watch("ray-train/train.yaml", "--override", *two_nodes, timeout_s=1100)
-    assert "Ray cluster ready: 2 CPU(s)" in lines
+    assert lines[0].startswith("Ray cluster ready at ")
+    assert lines[0].endswith(": 2 nodes, 2 CPUs")
     assert [step for step, _ in losses(lines)] == [1, 10]
     run = bench.last()
     assert_nothing_is_left(run["run_id"])
     assert run["attempt_number"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ray_bootstrap_counts_on_two_nodes(bench: Bench) -> None:
+    lines = bench.watch("ray-bootstrap/count.yaml", timeout_s=500)
+    assert lines[-1] == "7837 primes below 80000, counted on 2 nodes"  # pi(80000)
+    assert_nothing_is_left(bench.last()["run_id"])
