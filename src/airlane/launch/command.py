@@ -41,6 +41,22 @@ NOT_INHERITED = (
     "RAY_TMPDIR",
     "WORLD_SIZE",
 )
+_OF_A_STEP = (
+    "PMI",
+    "SLURM_DISTRIBUTION",
+    "SLURM_GTIDS",
+    "SLURM_LAUNCH_",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS",
+    "SLURM_PROCID",
+    "SLURM_SRUN_",
+    "SLURM_STEP",
+    "SLURM_TASK",
+    "SLURM_TOPOLOGY_",
+    "SLURM_UMASK",
+)
 STRICT_BASH = ("bash", "-euo", "pipefail")
 NOT_STARTED = 127
 _FIRST_FREE_DESCRIPTOR = 3
@@ -138,5 +154,13 @@ def read_secrets(path: str) -> dict[str, str]:
 
 def build_environment(inherited: dict[str, str], added: dict[str, str], secrets: dict[str, str]) -> dict[str, str]:
     """The command's environment: the node's own, without another run's variables, then this run's, then secrets."""
-    kept = {name: value for name, value in inherited.items() if name not in NOT_INHERITED}
+    kept = {name: value for name, value in inherited.items() if not of_another(name)}
     return {**kept, **added, **secrets}
+
+
+def of_another(name: str) -> bool:
+    """Whether a variable belongs to an outer run, or to the step of Slurm that started the agent.
+
+    Training libraries take SLURM_PROCID for their rank where they find it; what says who holds the nodes is kept.
+    """
+    return name in NOT_INHERITED or name.startswith(_OF_A_STEP)

@@ -104,5 +104,6 @@ def test_nothing_of_an_outer_run_is_inherited() -> None:
     kept = {"PATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES", "MLFLOW_TRACKING_URI"}
     assert kept.isdisjoint(NOT_INHERITED)
     assert set(NOT_INHERITED) >= RUNTIME_VARIABLES - kept
-    inherited = dict.fromkeys((*NOT_INHERITED, "HOME"), "outer")
+    of_a_step = ("SLURM_PROCID", "SLURM_NTASKS_PER_NODE", "SLURM_STEP_ID")
+    inherited = dict.fromkeys((*NOT_INHERITED, *of_a_step, "HOME"), "outer")
     assert build_environment(inherited, {"RANK": "0"}, {"TOKEN": "t"}) == {"HOME": "outer", "RANK": "0", "TOKEN": "t"}
