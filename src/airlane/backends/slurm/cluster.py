@@ -18,7 +18,10 @@ _MARKS = {"*": "NOT_RESPONDING", "$": "MAINT", "@": "REBOOT", "%": "POWERING_DOW
 
 @frozen
 class Partition:
-    """A partition. `max_time_s` and `max_nodes` are None without a limit."""
+    """A partition. `max_time_s` and `max_nodes` are None without a limit.
+
+    `preempt_mode` is what happens to jobs there when others go first: "OFF" if nothing can, "REQUEUE", "CANCEL", ...
+    """
 
     name: str
     default: bool
@@ -27,19 +30,14 @@ class Partition:
     max_nodes: int | None
     total_nodes: int
     preempt_mode: str
-    nodes: str
 
 
 @frozen
 class SlurmNode:
-    """A node. `states` are Slurm's words for it, as ("IDLE", "NOT_RESPONDING"); `gres` counts by name."""
+    """A node. `states` are Slurm's words for it, as ("IDLE", "NOT_RESPONDING")."""
 
     name: str
     states: tuple[str, ...]
-    reason: str | None
-    cpus: int
-    memory_mb: int
-    gres: Mapping[str, int]
 
     @property
     def fit(self) -> bool:
@@ -56,7 +54,6 @@ class NodeGroup:
     memory_mb: int
     states: tuple[str, ...]
     gres: Mapping[str, int]
-    features: tuple[str, ...]
     hosts: tuple[str, ...]
 
     @property
@@ -88,7 +85,6 @@ def _partition(fields: Mapping[str, str]) -> Partition:
         max_nodes=int(most) if most.isdigit() else None,
         total_nodes=int(fields.get("TotalNodes") or 0),
         preempt_mode=fields.get("PreemptMode", "OFF"),
-        nodes=fields.get("Nodes", ""),
     )
 
 
@@ -97,24 +93,17 @@ def read_node(text: str) -> SlurmNode | None:
     fields = read_pairs(text)
     if "NodeName" not in fields:
         return None
-    return SlurmNode(
-        name=fields["NodeName"],
-        states=_states(fields.get("State", "")),
-        reason=fields.get("Reason"),
-        cpus=int(fields.get("CPUEfctv") or fields.get("CPUTot") or 0),
-        memory_mb=int(fields.get("RealMemory") or 0),
-        gres=read_gres(fields.get("Gres", "")),
-    )
+    return SlurmNode(name=fields["NodeName"], states=_states(fields.get("State", "")))
 
 
 def read_groups(text: str) -> tuple[NodeGroup, ...]:
-    """The node groups in sinfo's answer to "%D|%c|%m|%T|%G|%f|%N" (a line each)."""
+    """The node groups in sinfo's answer to "%D|%c|%m|%T|%G|%N" (a line each)."""
     groups = []
     for line in text.splitlines():
         parts = line.split("|")
-        if len(parts) != len("DcmTGfN") or not parts[0].strip().isdigit():
+        if len(parts) != len("DcmTGN") or not parts[0].strip().isdigit():
             continue
-        count, cpus, memory, state, gres, features, names = map(str.strip, parts)
+        count, cpus, memory, state, gres, names = map(str.strip, parts)
         groups.append(
             NodeGroup(
                 count=int(count),
@@ -122,7 +111,6 @@ def read_groups(text: str) -> tuple[NodeGroup, ...]:
                 memory_mb=_number(memory),
                 states=_states(state),
                 gres=read_gres(gres),
-                features=() if features == "(null)" else tuple(features.split(",")),
                 hosts=hostnames(names),
             )
         )

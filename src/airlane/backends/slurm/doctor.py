@@ -56,7 +56,9 @@ def doctor(options: SlurmOptions, slurm: Slurm, home: Home) -> Iterator[Finding]
                 "no time limit" if partition.max_time_s is None else f"at most {write_duration(partition.max_time_s)}"
             )
             if partition.up:
-                yield Finding("partition", True, f"{partition.name}, {partition.total_nodes} nodes, {limit}")
+                preempting = "" if partition.preempt_mode == "OFF" else f", PreemptMode={partition.preempt_mode}"
+                words = f"{partition.name}, {partition.total_nodes} nodes, {limit}{preempting}"
+                yield Finding("partition", True, words)
             else:
                 yield Finding("partition", False, f"{partition.name} is closed", "sinfo shows those that are up")
     except AirError as error:

@@ -22,11 +22,10 @@ QUEUE_FIELDS = (
     "BatchHost",
     "NodeList",
     "TimeLimit",
-    "Partition",
     "Reason",
 )
 """What is asked of squeue. The reason stands last: it is the only one that could hold the separator."""
-ACCOUNT_FIELDS = ("JobIDRaw", "State", "ExitCode", "Start", "End", "NodeList", "Timelimit", "Partition")
+ACCOUNT_FIELDS = ("JobIDRaw", "State", "ExitCode", "Start", "End", "NodeList", "Timelimit")
 SEPARATOR = "|"
 
 
@@ -121,13 +120,10 @@ class SlurmJob:
     batch_host: str | None = None
     restarts: int = 0
     time_limit_s: int | None = None
-    partition: str | None = None
     exit_code: int | None = None
     signal: int | None = None
-    requeue: bool | None = None
     preempted_at: int | None = None
     canceled_by: int | None = None
-    run_folder: str | None = None
 
     @property
     def stage(self) -> Stage:
@@ -211,7 +207,6 @@ def _queued(fields: Mapping[str, str]) -> SlurmJob:
         batch_host=_known(fields["BatchHost"]),
         restarts=int(fields["RestartCnt"] or 0),
         time_limit_s=read_duration(fields["TimeLimit"]),
-        partition=_known(fields["Partition"]),
     )
 
 
@@ -232,7 +227,6 @@ def read_account(text: str) -> dict[int, SlurmJob]:
             end_at=_time(fields["End"]),
             hosts=() if fields["NodeList"] == "None assigned" else hostnames(fields["NodeList"]),
             time_limit_s=read_duration(fields["Timelimit"]),
-            partition=_known(fields["Partition"]),
             exit_code=code,
             signal=signal,
             canceled_by=by,
@@ -258,12 +252,9 @@ def read_shown(text: str) -> SlurmJob | None:
         batch_host=_known(fields.get("BatchHost", "")),
         restarts=int(fields.get("Restarts") or 0),
         time_limit_s=read_duration(fields.get("TimeLimit", "")),
-        partition=_known(fields.get("Partition", "")),
         exit_code=code,
         signal=signal,
-        requeue=fields.get("Requeue") == "1",
         preempted_at=_time(fields.get("PreemptTime", "")),
-        run_folder=_known(fields.get("WorkDir", "")),
     )
 
 

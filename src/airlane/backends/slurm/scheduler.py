@@ -173,14 +173,9 @@ class Slurm:
         except BackendError:
             return ()
 
-    def preempt_mode(self, partition: str) -> str:
-        """What happens to preempted jobs there: "OFF", "REQUEUE", "CANCEL", or "SUSPEND" (perhaps with "GANG,")."""
-        found = next((p.preempt_mode for p in self.partitions() if p.name == partition), None)
-        return found or "OFF"
-
     def groups(self, partition: str) -> tuple[NodeGroup, ...]:
         """The nodes of a partition, those that are alike together."""
-        done = self._ask("sinfo", "--noheader", "--exact", f"--partition={partition}", "--format=%D|%c|%m|%T|%G|%f|%N")
+        done = self._ask("sinfo", "--noheader", "--exact", f"--partition={partition}", "--format=%D|%c|%m|%T|%G|%N")
         if done.exit_code:
             raise _unexpected("sinfo", done)
         return read_groups(done.stdout)

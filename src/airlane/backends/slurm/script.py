@@ -97,7 +97,7 @@ def _settings(
     record: RunRecord, paths: RunPaths, options: SlurmOptions, exclude: tuple[str, ...], time_s: int | None
 ) -> Iterator[str]:
     yield f"--job-name=air-{record.experiment_name}"
-    yield f"--comment={_quoted(run_comment(record.id))}"
+    yield f"--comment={_quoted(f'airlane run {record.id}')}"
     yield f"--output={_quoted(_literal_pattern(paths.supervisor_log))}"
     yield "--open-mode=append"
     yield from _size(record, options)
@@ -109,11 +109,6 @@ def _settings(
     yield "--requeue"
     yield "--export=ALL"
     yield from options.sbatch
-
-
-def run_comment(run_id: str) -> str:
-    """What Slurm keeps beside a run's job, so that the job can be found by the run."""
-    return f"airlane run {run_id}"
 
 
 def _size(record: RunRecord, options: SlurmOptions) -> Iterator[str]:

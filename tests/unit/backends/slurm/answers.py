@@ -9,16 +9,16 @@ from airlane.backends.slurm.scheduler import Slurm
 
 # squeue --noheader --states=all --Format=... with SLURM_TIME_FORMAT=%s
 QUEUE = """\
-17|CANCELLED|1796067952|1796067979|0|scan3|scan3|UNLIMITED|gpu|None|
-14|FAILED|1796067952|1796067952|0|scan2|scan2|UNLIMITED|gpu|NonZeroExitCode|
-15|FAILED|1796067952|1796067952|0|scan2|scan2|UNLIMITED|gpu|JobLaunchFailure|
-36|NODE_FAIL|1796068161|1796068194|0|scan3|scan3|UNLIMITED|gpu|NodeDown|
-37|PENDING|1796068315|NONE|1|n/a||UNLIMITED|gpu|BeginTime|
-26|PENDING|N/A|N/A|0|n/a||UNLIMITED|gpu|ReqNodeNotAvail, UnavailableNodes:scan3|
-40|RUNNING|1796068188|NONE|0|scan1|scan[1-2]|1:00:00|high|None|
-29|TIMEOUT|1796068005|1796068068|0|scan1|scan1|1:00|low|TimeLimit|
-39|PREEMPTED|1796068161|1796068188|0|scan1|scan1|UNLIMITED|lowc|None|
-30|COMPLETED|1796068143|1796068143|0|scan1|scan1|5:00|high|None|
+17|CANCELLED|1796067952|1796067979|0|scan3|scan3|UNLIMITED|None|
+14|FAILED|1796067952|1796067952|0|scan2|scan2|UNLIMITED|NonZeroExitCode|
+15|FAILED|1796067952|1796067952|0|scan2|scan2|UNLIMITED|JobLaunchFailure|
+36|NODE_FAIL|1796068161|1796068194|0|scan3|scan3|UNLIMITED|NodeDown|
+37|PENDING|1796068315|NONE|1|n/a||UNLIMITED|BeginTime|
+26|PENDING|N/A|N/A|0|n/a||UNLIMITED|ReqNodeNotAvail, UnavailableNodes:scan3|
+40|RUNNING|1796068188|NONE|0|scan1|scan[1-2]|1:00:00|None|
+29|TIMEOUT|1796068005|1796068068|0|scan1|scan1|1:00|TimeLimit|
+39|PREEMPTED|1796068161|1796068188|0|scan1|scan1|UNLIMITED|None|
+30|COMPLETED|1796068143|1796068143|0|scan1|scan1|5:00|None|
 """
 
 # scontrol --oneliner show job, shortened where nothing is read.
@@ -56,8 +56,8 @@ PartitionName=off AllowGroups=ALL AllowAccounts=ALL Default=NO QoS=N/A DefaultTi
 MaxNodes=UNLIMITED MaxTime=1-00:00:00 MinNodes=0 Nodes=scan3 PreemptMode=CANCEL State=DOWN TotalCPUs=8 TotalNodes=1
 """
 GROUPS = """\
-1|8|4000|down*|gpu:2|(null)|scan3
-2|8|4000|idle|gpu:2|(null)|scan[1-2]
+1|8|4000|down*|gpu:2|scan3
+2|8|4000|idle|gpu:2|scan[1-2]
 """
 NODE_DOWN = """\
 NodeName=scan3 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=8 CPUTot=8 CPULoad=1.32 Gres=gpu:2 NodeAddr=scan3 \

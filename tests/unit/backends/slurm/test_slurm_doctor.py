@@ -71,7 +71,7 @@ def test_a_cluster_that_works_is_told_so(home: Home) -> None:
     assert {name for name, finding in found.items() if finding.ok is False} == set()
     assert found["sbatch, srun, scontrol"].detail == "Slurm 22.05.8"
     assert found["sacct"].ok is None
-    assert found["partition"].detail == "gpu, 3 nodes, no time limit"
+    assert found["partition"].detail == "gpu, 3 nodes, no time limit, PreemptMode=REQUEUE"
     assert "is shared with" in found["home on a node"].detail
     assert found["Python on a node"].detail.endswith(f"has airlane {__version__}")
     assert list(home.root.iterdir()) == []

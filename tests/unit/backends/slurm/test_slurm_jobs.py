@@ -39,7 +39,6 @@ def test_squeue_tells_all_jobs_in_one_answer() -> None:
         hosts=("scan1", "scan2"),
         batch_host="scan1",
         time_limit_s=3600,
-        partition="high",
     )
     assert jobs[26].reason == "ReqNodeNotAvail, UnavailableNodes:scan3"
     assert (jobs[26].start_at, jobs[26].hosts) == (None, ())
@@ -51,16 +50,14 @@ def test_lines_that_are_no_jobs_are_passed_over() -> None:
 
 
 def test_a_reason_may_hold_the_separator() -> None:
-    line = "7|PENDING|N/A|N/A|0|n/a||UNLIMITED|gpu|ask|ada|\n"
+    line = "7|PENDING|N/A|N/A|0|n/a||UNLIMITED|ask|ada|\n"
     assert read_queue(line)[7].reason == "ask|ada"
 
 
-def test_scontrol_tells_the_exit_code_and_the_folder() -> None:
+def test_scontrol_tells_the_exit_code_and_where() -> None:
     job = shown(SHOWN_EXIT_3)
     assert (job.state, job.exit_code, job.signal) == (JobState.FAILED, 3, None)
-    assert (job.hosts, job.batch_host, job.partition) == (("scan2",), "scan2", "gpu")
-    assert job.run_folder == "/home/ada/a b=c"
-    assert job.requeue
+    assert (job.hosts, job.batch_host) == (("scan2",), "scan2")
 
 
 def test_scontrol_tells_when_a_job_was_preempted() -> None:
@@ -88,10 +85,10 @@ def test_values_may_hold_spaces_and_equal_signs() -> None:
 
 # Written after sacct(1): the lab keeps no accounting.
 ACCOUNT = """\
-12|CANCELLED by 1000|0:15|1796067952|1796067979|gpu[1-2]|08:00:00|gpu
-13|NODE_FAIL|1:0|1796067952|1796067979|gpu3|Partition_Limit|gpu
-14|PENDING|0:0|Unknown|Unknown|None assigned|1-00:00:00|gpu
-15|OUT_OF_ME+|0:125|1796067952|1796067979|gpu3|UNLIMITED|gpu
+12|CANCELLED by 1000|0:15|1796067952|1796067979|gpu[1-2]|08:00:00
+13|NODE_FAIL|1:0|1796067952|1796067979|gpu3|Partition_Limit
+14|PENDING|0:0|Unknown|Unknown|None assigned|1-00:00:00
+15|OUT_OF_ME+|0:125|1796067952|1796067979|gpu3|UNLIMITED
 """
 
 
@@ -135,5 +132,5 @@ def test_every_state_has_a_stage_and_only_ended_ones_an_end(state: JobState) -> 
 
 
 def test_a_state_that_is_not_known_is_no_evidence() -> None:
-    job = read_queue("7|DREAMING|N/A|N/A|0|n/a||UNLIMITED|gpu|None|\n")[7]
+    job = read_queue("7|DREAMING|N/A|N/A|0|n/a||UNLIMITED|None|\n")[7]
     assert (job.stage, job_end(job)) == (Stage.UNKNOWN, None)
