@@ -162,6 +162,9 @@ def _lines(
     free = f"{idle} of {sum(count for _, count in fitting)} free now"
     where = f"{_count(compute.nodes, 'node')} of Slurm's partition {partition.name} ({free})"
     lines = [f"{_asked(compute, need)} on {where}"]
+    others = sorted({name for group, _ in fitting for name in group.gres if name.startswith(f"{need.gres}:")})
+    if need.model is not None and others and not any(need.model.lower() in name.lower() for name in others):
+        lines.append(f"its accelerators are {', '.join(others)} (the file says {need.model})")
     alive = sum(count for group, count in fitting if group.fit)
     if alive < compute.nodes:
         lines.append(

@@ -142,6 +142,20 @@ def test_a_run_that_never_fits_is_refused_with_what_there_is(
     assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
+@pytest.mark.parametrize(
+    ("gres", "told"),
+    [
+        ("gpu:a100:4", ("its accelerators are gpu:a100 (the file says H100)",)),
+        ("gpu:nvidia_h100_80gb_hbm3:4", ()),
+        ("gpu:4", ()),
+    ],
+)
+def test_accelerators_of_another_model_are_told(gres: str, told: tuple[str, ...]) -> None:
+    slurm = lab_cluster(sinfo=said(f"2|8|4000|idle|{gres}|scan[1-2]\n"))
+    lines = check(Compute(1, 4, "GPU_8xH100"), read_options({"cpus_per_node": 8}), slurm)
+    assert lines[1:] == told
+
+
 def test_a_cluster_without_a_default_partition_asks_for_one() -> None:
     slurm = lab_cluster(scontrol_partition=said(PARTITIONS.replace("Default=YES", "Default=NO")))
     with pytest.raises(ConfigError) as caught:
