@@ -20,6 +20,7 @@ from airlane.launch.complaint import EXIT_NO_RECORD
 from airlane.launch.order import Order
 from airlane.launch.order_file import START, WHEN_TOLD
 from airlane.launch.ports import free_port
+from airlane.launch.scratch import remove_left_scratch
 from airlane.launch.sweep import sweep
 from airlane.store.paths import RunPaths
 from airlane.store.records import NodeRecord, RunRecord
@@ -152,6 +153,7 @@ class LocalAllocation(Allocation):
             _reap(agent)
         if self._agents:
             sweep(self._run.id, attempt=self._attempt)
+            remove_left_scratch(self._run.id, attempt=self._attempt)
         self._ticket.give_back()
 
 
@@ -175,6 +177,7 @@ def end_agents(run: RunPaths) -> None:
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, 0.1)
     sweep(run.id)
+    remove_left_scratch(run.id)
 
 
 def _agents_of(run: RunPaths) -> Iterator[int]:

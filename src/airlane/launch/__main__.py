@@ -10,7 +10,6 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 
-
 def main(arguments: list[str]) -> int:
     """What the first argument says; returns the exit code."""
     if arguments[1:2] == ["--member"]:
@@ -18,9 +17,12 @@ def main(arguments: list[str]) -> int:
 
         return member.main(arguments)
     if arguments[1:2] == ["--sweep"]:
+        from airlane.launch.scratch import remove_left_scratch
         from airlane.launch.sweep import sweep
 
-        sweep(arguments[2], attempt=int(arguments[3]))
+        run_id, attempt = arguments[2], int(arguments[3])
+        sweep(run_id, attempt=attempt)
+        remove_left_scratch(run_id, attempt=attempt, node=int(os.environ["SLURM_PROCID"]))
         return 0
     from airlane.launch import agent
 

@@ -22,6 +22,15 @@ def make_scratch(folders: Iterable[str]) -> None:
             os.chmod(folder, 0o700)
 
 
+def remove_left_scratch(run_id: str, *, attempt: int | None = None, node: int | None = None) -> None:
+    """Remove what agents of a run (of one attempt, of one node) left that were killed: nothing of them may run now."""
+    import glob
+
+    parts = (run_id, "*" if attempt is None else str(attempt), "[0-9]*" if node is None else str(node))
+    start = f"/tmp/air-{'-'.join(parts)}"  # noqa: S108 - see rendezvous.ray_tmpdir
+    remove_scratch([*glob.glob(start), *glob.glob(f"{start}.box")])
+
+
 def remove_scratch(folders: Iterable[str]) -> None:
     """Remove folders and all they hold; symbolic links are removed, not followed. What resists is left."""
     for folder in folders:
