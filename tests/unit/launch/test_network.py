@@ -10,6 +10,7 @@ from airlane.launch.interface import interface_towards
 from airlane.launch.network import Devices, choose, detect, network_variables, settle, words
 
 HERE = "127.0.0.1"
+ELSEWHERE = "192.0.2.1"  # reserved for examples
 
 
 class MadeSys:
@@ -143,10 +144,16 @@ def test_a_named_network_that_the_node_lacks_is_refused_with_the_next_step(prese
 
 def test_a_named_preset_wins_over_the_node_and_auto_leaves_the_node_alone(sys_files: MadeSys) -> None:
     node = {"NCCL_IB_DISABLE": "0", "NCCL_DEBUG": "INFO"}
-    named, _ = settle("ethernet", node, towards=HERE, root=sys_files.root)
+    named, _ = settle("ethernet", node, towards=ELSEWHERE, root=sys_files.root)
     assert (named["NCCL_IB_DISABLE"], named["NCCL_DEBUG"]) == ("1", "INFO")
-    left, _ = settle("auto", node, towards=HERE, root=sys_files.root)
-    assert (left["NCCL_IB_DISABLE"], left["NCCL_SOCKET_IFNAME"]) == ("0", "=lo")
+    left, _ = settle("auto", node, towards=ELSEWHERE, root=sys_files.root)
+    assert (left["NCCL_IB_DISABLE"], left["NCCL_NET"]) == ("0", "Socket")
+
+
+@pytest.mark.parametrize("towards", ["127.0.0.1", "localhost"])
+def test_nodes_that_share_a_machine_need_no_network(sys_files: MadeSys, towards: str) -> None:
+    node = {"NCCL_DEBUG": "INFO"}
+    assert settle("efa", node, towards=towards, root=sys_files.root) == (node, "none: all nodes are on this machine")
 
 
 def test_what_was_chosen_is_said_in_words() -> None:
