@@ -15,7 +15,9 @@ from airlane.launch.scratch import remove_left_scratch
 def folders() -> list[Path]:
     """Of two attempts on two nodes, and of another run."""
     names = [("testscra", attempt, node) for attempt in (0, 1) for node in (0, 1)] + [("testscrb", 0, 0)]
-    made = [Path(name(run, attempt=attempt, node=node)) for run, attempt, node in names for name in (ray_tmpdir, box_folder)]
+    made = [
+        Path(name(run, attempt=attempt, node=node)) for run, attempt, node in names for name in (ray_tmpdir, box_folder)
+    ]
     for folder in made:
         (folder / "inner").mkdir(parents=True)
         (folder / "inner" / "file").touch()
