@@ -21,7 +21,6 @@ from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, default_home
 from airlane.store.records import RunRecord, SnapshotRecord
 from airlane.store.runs import LAST, NewRun, RunContent, RunStore, RunView
-from airlane.store.states import Phase
 from airlane.store.uploaded import upload_waits
 
 if TYPE_CHECKING:  # each method imports what it needs: `air get` must not pay for `air run`
@@ -327,8 +326,8 @@ class Client:
     ) -> None:
         alive = backend.poll([view.paths for view in views])
         dead = [view for view in views if alive[view.paths.id] is Liveness.DEAD]
-        queued = [view for view in views if view not in dead and _has_no_supervisor(view)]
-        waiting = backend.queued([view.paths for view in queued])
+        queued = [view for view in views if alive[view.paths.id] is Liveness.WAITING]
+        waiting = backend.queued([view.paths for view in queued]) if queued else {}
         for view in queued:
             if view.paths.id in waiting:
                 detail = waiting[view.paths.id].detail
@@ -367,11 +366,6 @@ class Client:
             from airlane.supervise.body import close_attempt
 
             close_attempt(self.home, view.record, view.paths, view.attempts[-1], self._env)
-
-
-def _has_no_supervisor(view: RunView) -> bool:
-    """Whether a scheduler has not started the run's supervisor yet, or is to start another."""
-    return view.status is None or view.status.phase is Phase.QUEUED
 
 
 def _check_token(token: str | None) -> str | None:

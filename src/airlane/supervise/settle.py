@@ -58,7 +58,7 @@ def judge(view: RunView, *, evidence: Evidence, last_words: Interruption | None 
         state, cause = told
         return state, replace(cause, summary=f"{cause.summary}; {_LOST}")
     if canceled:
-        return State.CANCELED, Cause(CauseKind.CANCELED, f"canceled by the user; {_LOST}")
+        return State.CANCELED, _canceled(last_words)
     if last_words is not None:
         state = State.TIMEDOUT if last_words.kind is CauseKind.TIMEOUT else State.FAILED
         if last_words.kind is CauseKind.CANCELED:
@@ -95,6 +95,12 @@ def _succeeded(reports: tuple[NodeReport, ...]) -> bool:
     return all(r is not None and r.ended_at is not None and (r.succeeded or r.stop_reason is not None) for r in others)
 
 
+def _canceled(last_words: Interruption | None) -> Cause:
+    """A scheduler that was asked to cancel the run did so: nothing was lost then."""
+    done = last_words is not None and last_words.kind is CauseKind.CANCELED
+    return Cause(CauseKind.CANCELED, "canceled by the user" + ("" if done else f"; {_LOST}"))
+
+
 def _between_attempts(
     attempts: tuple[Attempt, ...], *, canceled: bool, last_words: Interruption | None
 ) -> tuple[State, Cause]:
@@ -102,7 +108,7 @@ def _between_attempts(
     if last is not None and last.state is State.SUCCESS and last.cause is not None:
         return State.SUCCESS, last.cause
     if canceled:
-        return State.CANCELED, Cause(CauseKind.CANCELED, f"canceled by the user; {_LOST}")
+        return State.CANCELED, _canceled(last_words)
     if last is not None and last.state is not None and last.cause is not None:
         return last.state, replace(last.cause, summary=f"{last.cause.summary}; {_LOST}")
     if last_words is not None:
