@@ -38,9 +38,13 @@ class NodePlace:
 
 
 class Liveness(StrEnum):
-    """What a backend knows of a run's supervisor. UNKNOWN is never evidence."""
+    """What a backend knows of a run's supervisor. UNKNOWN is never evidence.
+
+    WAITING: there is none now, and a scheduler will start one.
+    """
 
     ALIVE = "alive"
+    WAITING = "waiting"
     DEAD = "dead"
     UNKNOWN = "unknown"
 
@@ -161,7 +165,7 @@ class Backend(Protocol):
         """Whether the supervisors of these runs (by id) live; one question for all of them."""
 
     def queued(self, runs: Sequence[RunPaths]) -> Mapping[str, Waiting]:
-        """What the runs (by id) wait for that have no supervisor yet; one question for all of them."""
+        """What the runs (by id) wait for that have no supervisor now; one question for all of them."""
         del runs
         return {}
 
@@ -177,6 +181,11 @@ class Backend(Protocol):
         """Called by a supervisor that a scheduler has started: whether it is the run's current one."""
         del run, paths
         return True
+
+    def replaced(self, run: RunPaths) -> bool:
+        """Called by a supervisor, often: whether another one has taken its place, so that it must do nothing more."""
+        del run
+        return False
 
     def where(self, run: RunPaths) -> str | None:
         """Under which name the place knows the run, for people."""

@@ -11,6 +11,7 @@ import sys
 
 # Numbers, because importing `signal` costs as much as starting the command.
 SIGKILL = 9
+SIGTERM = 15
 STOP_SIGNALS = (1, 2, 15)  # SIGHUP, SIGINT, SIGTERM
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

@@ -9,7 +9,7 @@ import json
 import os
 import time
 
-from airlane.launch import agent
+from airlane.launch import agent, libc
 from airlane.launch.cores import granted_cores
 from airlane.launch.interface import reachable_address
 from airlane.launch.order_file import WHEN_TOLD
@@ -27,6 +27,8 @@ def main(arguments: list[str]) -> int:
     """The last argument is the folder of the nodes' orders; returns the agent's exit code."""
     folder = arguments[-1]
     rank = int(os.environ["SLURM_PROCID"])
+    # What started us is the one that Slurm watches: without it nobody tells us anything.
+    libc.prctl(libc.PR_SET_PDEATHSIG, libc.SIGTERM)
     tell({"hello": hello(os.environ, folder)})
     return agent.main([*arguments[:1], WHEN_TOLD, f"{folder}/{rank}.order.json"])
 

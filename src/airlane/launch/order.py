@@ -36,9 +36,10 @@ class Order:
 
     `env` is added to the agent's own environment and to what the preset `network` sets; it wins over both.
     Each of `secrets_files` holds a JSON object NAME -> value, whose values are masked in the log; later ones win.
-    `beat_interval_s` asks for a sign of life on stdout so often. `containment` is "auto", "pid_namespace" or
-    "subreaper". Durations are seconds. `gpus` are the indexes or UUIDs of the accelerators to sample. `scratch_folders`
-    are made (0700) before the command starts and removed, with what is in them, when it has ended.
+    `beat_interval_s` asks for a sign of life on stdout so often; after `silence_s` without a word on stdin everything
+    is killed. `containment` is "auto", "pid_namespace" or "subreaper". Durations are seconds. `gpus` are the indexes or
+    UUIDs of the accelerators to sample. `scratch_folders` are made (0700) before the command starts and removed, with
+    what is in them, when it has ended.
     """
 
     run_id: str
@@ -55,6 +56,7 @@ class Order:
     stop_grace_s: float = 30.0
     orphan_grace_s: float = 3.0
     beat_interval_s: Optional[float] = None
+    silence_s: Optional[float] = None
     metrics_file: Optional[str] = None
     metrics_interval_s: float = 10.0
     gpus: Tuple[str, ...] = field(default=())

@@ -19,6 +19,7 @@ def read_order(path: str) -> Order:
     with open(path, encoding="utf-8") as file:
         fields = parse_object(file.read())
     fields.setdefault("beat_interval_s", None)
+    fields.setdefault("silence_s", None)
     fields["secrets_files"] = tuple(fields.get("secrets_files", ()))
     fields["gpus"] = tuple(fields.get("gpus", ()))
     fields["scratch_folders"] = tuple(fields.get("scratch_folders", ()))

@@ -10,8 +10,9 @@ import time
 
 from airlane.launch import libc
 from airlane.launch.complaint import EXIT_NO_RECORD, complain
-from airlane.launch.ending import Ending
+from airlane.launch.ending import CUT_OFF, Ending
 from airlane.launch.heart import Heart
+from airlane.launch.lease import Lease
 from airlane.launch.oom import oom_count, oom_killed
 from airlane.launch.record import RecordFile
 from airlane.launch.scratch import remove_scratch
@@ -57,6 +58,7 @@ class Watch:
         self._control_text = b""
         self._rank = b"%d" % order.node_rank
         self._heart = Heart(order.beat_interval_s)
+        self._lease = Lease(order.silence_s, time.monotonic())
         self._poller = select.poll()
         self._poller.register(_CONTROL, select.POLLIN)
         if contained.news is not None:
@@ -115,6 +117,8 @@ class Watch:
             self._ending.command_over(now)
         if contained.empty:
             return True
+        if self._lease.over:
+            self._ask(CUT_OFF)
         if self._ending.kill_at is not None and now >= self._ending.kill_at:
             if self._kill_started is None:
                 self._kill_started = now
@@ -122,7 +126,9 @@ class Watch:
         return self._kill_started is not None and now > self._kill_started + _GIVE_UP_AFTER_S
 
     def _wait(self) -> None:
-        for descriptor, event in self._poller.poll(self._timeout_ms()):
+        events = self._poller.poll(self._timeout_ms())
+        self._lease.look(time.monotonic())
+        for descriptor, event in events:
             if descriptor == _CONTROL:
                 self._read_control()
             elif descriptor == self._wake:
@@ -147,8 +153,9 @@ class Watch:
             text = b""
         if not text:  # the supervisor is gone
             self._poller.unregister(_CONTROL)
-            self._ask("orphaned")
+            self._ask(CUT_OFF if self._lease.overslept else "orphaned")
             return
+        self._lease.heard()
         *lines, self._control_text = (self._control_text + text).split(b"\n")
         for line in lines:
             request, _, node = line.strip().partition(b" ")  # a launcher tells all nodes what is for one

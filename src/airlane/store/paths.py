@@ -144,6 +144,11 @@ class RunPaths:
         return self.slurm / f"{number}.json"
 
     @property
+    def slurm_start(self) -> Path:
+        """Which start of which job the run's supervisor is."""
+        return self.slurm / "start.json"
+
+    @property
     def cancel(self) -> Path:
         """Its existence asks the supervisor to cancel the run."""
         return self.root / "cancel.json"

@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
+from math import inf
 from pathlib import Path
 
 from airlane.store.locks import taken_by_another
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LONGEST_CONTENT = 512
+_PAUSE_S = 0.02
 
 
-def hold(path: Path) -> int:
-    """The descriptor of the held lock, for the supervisor to inherit. The file says which machine it was taken on."""
+def hold(path: Path, *, patience_s: float = inf) -> int:
+    """The descriptor of the held lock, for the supervisor to inherit. The file says which machine it was taken on.
+
+    Where another holds it for longer than `patience_s`, it is not locked: a machine that hangs does not let go.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + patience_s
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        while not _locked(descriptor) and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
         os.pwrite(descriptor, "\n".join(this_machine()).encode(), 0)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def is_held(path: Path) -> bool | None:

@@ -21,6 +21,7 @@ from airlane.store.supervisor_lock import hold
 from airlane.supervise.body import supervise
 
 EXIT_FAILED = 1
+LOCK_PATIENCE_S = 30.0
 EXIT_NO_RUN = 78
 
 
@@ -36,7 +37,8 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until the backend listens to it
     if not backend.take_over(record, paths):
         return 0
-    lock = hold(paths.lock)  # of a supervisor that was taken for dead and lives, the end is waited for
+    # Of a supervisor that was taken for dead and lives, the end is waited for; one that hangs finds itself replaced.
+    lock = hold(paths.lock, patience_s=LOCK_PATIENCE_S)
     earlier = codec.read(Status, paths.status)
     if paths.verdict.exists() or (earlier is not None and earlier.state.terminal):
         os.close(lock)

@@ -24,7 +24,7 @@ from airlane.store.states import Phase, State
 from airlane.supervise.causes import Evidence
 from airlane.supervise.ports import Tracking
 from airlane.supervise.recording import attempt_outcome
-from airlane.supervise.supervisor import TRACKING_CLOSE_S, Supervisor, Tools
+from airlane.supervise.supervisor import TRACKING_CLOSE_S, ReplacedError, Supervisor, Tools
 from airlane.supervise.workshop import RunWorkshop
 from airlane.tracking.tracker import make_tracker
 
@@ -79,6 +79,9 @@ def supervise(
             host=os.uname().nodename,
         )
         return Supervisor(record, paths, tools, earlier=earlier).run()
+    except ReplacedError:
+        os.write(2, b"airlane: the run was started elsewhere; this supervisor stands down\n")
+        return None
     except Exception as error:
         _end_by_own_fault(record, paths, error, backend=backend, tracking=tracking)
         raise

@@ -12,22 +12,25 @@ from airlane.backends.base import Allocation, Interruption, NodePlace, NodeRepor
 from airlane.backends.slurm.options import SlurmOptions
 from airlane.backends.slurm.preflight import Preflight
 from airlane.backends.slurm.scheduler import Slurm
-from airlane.backends.slurm.step import Hello, Step, step_command
+from airlane.backends.slurm.step import BEAT_S, Hello, Step, step_command
 from airlane.errors import AirError, BackendError, ConfigError, NodeFailedError
 from airlane.launch.complaint import EXIT_NO_RECORD
+from airlane.launch.ending import CUT_OFF
 from airlane.launch.order import Order
 from airlane.store.disk import make_private_folder
 from airlane.store.paths import RunPaths
 from airlane.store.records import CauseKind, NodeRecord, RunRecord
 from airlane.store.runs import read_node_record
 
-BEAT_S = 1.0
 # srun waits as long as an earlier step of the job still cleans up its nodes.
 START_S = 180.0
 # A file that another machine wrote may take a while to be seen (NFS caches attributes for up to a minute).
 RECORD_PATIENCE_S = 10.0
 # Between a step's last word and srun's own about why it was ended.
 WHY_PATIENCE_S = 2.0
+# A supervisor that has not looked for so long was not awake: its machine, or its job, was suspended.
+LONGEST_NAP_S = 5.0
+ASK_AGAIN_S = 1.0
 # Machines whose clocks differ more than this break tokens, locks, and the order of what is logged.
 MOST_SKEW_S = 30.0
 _TAKEN_BACK = "taken back"
@@ -89,6 +92,10 @@ class SlurmAllocation(Allocation):
         self._preflight = preflight
         self._interruption: Interruption | None = None
         self._silent = False
+        self._looked_at = clock()
+        self._awake_since = self._looked_at
+        self._ask_at = self._looked_at
+        self._controller_answers = False
 
     def waiting(self) -> Waiting | None:
         step = self._step
@@ -158,33 +165,59 @@ class SlurmAllocation(Allocation):
 
     def start(self, order: Order) -> None:
         path = self._paths.node_order(attempt=self._attempt, node=order.node_rank)
-        write_order(path, replace(order, beat_interval_s=BEAT_S))
+        write_order(path, replace(order, beat_interval_s=BEAT_S, silence_s=self._options.silence_s))
         self._started.add(order.node_rank)
         if len(self._started) == self._run.nodes:
-            self._step.tell("start")
+            self._step.start()
             self._started_at = self._clock()
 
     def look(self) -> tuple[NodeReport, ...]:
+        now = self._clock()
+        if now > self._looked_at + LONGEST_NAP_S:
+            self._awake_since = now
         self._step.read()
-        return tuple(self._report(node) for node in sorted(self._started))
+        reports = tuple(self._report(node) for node in sorted(self._started))
+        self._looked_at = self._clock()
+        return reports
 
     def _report(self, node: int) -> NodeReport:
         step = self._step
         if node in step.gone:
             return self._report_gone(node)
         hello = step.hellos[node]
-        silent_s = self._clock() - max(step.seen[node], self._started_at or 0.0)
+        silent_s = self._clock() - max(step.seen[node], self._started_at or 0.0, self._awake_since)
         lost = None
         if hello.host in step.failed_hosts:
             lost = "Slurm says that the machine failed"
-        elif silent_s > self._options.silence_s:
+        elif silent_s > self._options.silence_s and self._slurm_answers():
             lost = f"no sign of life for {self._options.silence_s:g} s"
         if lost is not None:
             self._silent = True
             return NodeReport(node, False, None, lost, host_failed=True)
         if step.over:
             return NodeReport(node, False, self._record(node), f"srun ended: {step.last_words}")
+        if node in step.ended_at and self._clock() - step.ended_at[node] > WHY_PATIENCE_S:
+            return NodeReport(node, False, self._own_end(node), "its agent was killed")
         return NodeReport(node, True, None)
+
+    def _slurm_answers(self) -> bool:
+        """Whether this machine reaches the controller: one that reaches nothing must not call the others lost.
+
+        It is the one that is cut off, and Slurm starts the run again elsewhere; or the controller is down, and nothing
+        can be done without it.
+        """
+        if self._clock() >= self._ask_at:
+            try:
+                self._controller_answers = self._slurm.show(self._job) is not None
+            except BackendError:
+                self._controller_answers = False
+            self._ask_at = self._clock() + ASK_AGAIN_S
+        return self._controller_answers
+
+    def _own_end(self, node: int) -> NodeRecord | None:
+        """The node's record, where it tells an end that nobody from outside has caused."""
+        record = self._record(node)
+        return record if record is not None and record.ended_at is not None and not _by_signal(record) else None
 
     def _report_gone(self, node: int) -> NodeReport:
         code = self._step.gone[node]
@@ -196,13 +229,22 @@ class SlurmAllocation(Allocation):
             if self._step.taken_back:
                 return NodeReport(node, False, replace(record, stop_reason=record.stop_reason or _TAKEN_BACK))
             # Slurm signals every process of a step, and srun says why a moment later.
-            return NodeReport(node, waited_s < WHY_PATIENCE_S, record if waited_s >= WHY_PATIENCE_S else None)
+            return self._report_stopped(node, record) if waited_s > WHY_PATIENCE_S else NodeReport(node, True, None)
         if code == EXIT_NO_RECORD:
             record = self._unwritten.setdefault(node, unwritten(node, 0, record))
             return NodeReport(node, False, record)
         if code == 0 and waited_s < RECORD_PATIENCE_S:
             return NodeReport(node, True, None)
         return NodeReport(node, False, record, f"its agent ended with code {code} and without a word")
+
+    def _report_stopped(self, node: int, record: NodeRecord) -> NodeReport:
+        """A node that ended by a signal which neither we nor Slurm sent."""
+        if record.stop_reason == CUT_OFF:
+            words = f"it had no word from the supervisor for {self._options.silence_s:g} s"
+            return NodeReport(node, False, None, words, host_failed=True)
+        if record.stop_reason is not None:
+            return NodeReport(node, False, None, "its agent was ended by a signal there")
+        return NodeReport(node, False, record)
 
     def _record(self, node: int) -> NodeRecord | None:
         return read_node_record(self._paths, attempt=self._attempt, node=node)

@@ -12,12 +12,12 @@ from typing import Any
 from airlane.backends.base import Allocation, Backend, Compute, Finding, Interruption, Liveness, Waiting
 from airlane.backends.slurm.capacity import check, chosen, max_time_s
 from airlane.backends.slurm.jobs import Stage
-from airlane.backends.slurm.ledger import JobRecord, add_record, await_record, job_records, write_script
+from airlane.backends.slurm.ledger import JobRecord, Start, add_record, await_record, claim, job_records, write_script
 from airlane.backends.slurm.liveness import liveness
 from airlane.backends.slurm.options import read_options
 from airlane.backends.slurm.scheduler import Slurm
 from airlane.backends.slurm.script import batch_script, placement, time_limit_s
-from airlane.backends.slurm.supervising import Supervising
+from airlane.backends.slurm.supervising import Supervising, restarts
 from airlane.backends.slurm.verdicts import last_words
 from airlane.backends.slurm.words import pending_words
 from airlane.errors import BackendError, CapacityError, StoreError
@@ -131,8 +131,13 @@ class SlurmBackend(Backend):
         if own is None or not await_record(paths, own):
             os.write(2, f"airlane: job {own} is not the run's job any more: nothing to do\n".encode())
             return False
+        claim(paths, Start(own, restarts(os.environ)))  # one that lives where Slurm cannot reach it learns it from this
         self._supervise(run, paths)
         return True
+
+    def replaced(self, run: RunPaths) -> bool:
+        del run
+        return self._supervising is not None and self._supervising.replaced()
 
     def asked_to_stop(self) -> Interruption | None:
         if self._supervising is None:

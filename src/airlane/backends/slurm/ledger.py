@@ -26,6 +26,14 @@ class JobRecord:
     excluded: tuple[str, ...] = ()
 
 
+@frozen
+class Start:
+    """One start of one of the run's jobs: Slurm starts a job again under the same number."""
+
+    job: int
+    restarts: int
+
+
 def job_records(run: RunPaths) -> tuple[JobRecord, ...]:
     """The jobs of a run, the first one first. Raises StoreError when one of the files is damaged."""
     records: list[JobRecord] = []
@@ -38,6 +46,17 @@ def add_record(run: RunPaths, record: JobRecord) -> None:
     """Write down one more job. Raises OSError when the disk refuses."""
     make_private_folder(run.slurm)
     SystemDisk().replace(run.slurm_record(len(job_records(run))), codec.encode(record), last=True)
+
+
+def claim(run: RunPaths, start: Start) -> None:
+    """Say that from now on this start is the run's supervisor. Raises OSError when the disk refuses."""
+    make_private_folder(run.slurm)
+    SystemDisk().replace(run.slurm_start, codec.encode(start))
+
+
+def claimed_by(run: RunPaths) -> Start | None:
+    """The start that is the run's supervisor."""
+    return codec.read(Start, run.slurm_start)
 
 
 def write_script(run: RunPaths, text: str) -> Path:

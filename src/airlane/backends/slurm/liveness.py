@@ -17,7 +17,7 @@ from airlane.store.supervisor_lock import is_held
 SECOND_LOOK_S = 1.0
 _HELD = {True: Liveness.ALIVE, False: Liveness.DEAD, None: Liveness.UNKNOWN}
 _STAGES = {
-    Stage.PENDING: Liveness.ALIVE,
+    Stage.PENDING: Liveness.WAITING,
     Stage.RUNNING: Liveness.ALIVE,
     Stage.ENDING: Liveness.ALIVE,
     Stage.ENDED: Liveness.DEAD,

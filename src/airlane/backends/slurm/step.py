@@ -9,6 +9,7 @@ import re
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -29,9 +30,12 @@ echo "{\\"gone\\": $code}"
 _LABELED = re.compile(rb"\s*(\d+): (.*)")
 _STEP_ENDED = re.compile(r"\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+?(?: DUE TO (?P<why>[^*]*?))? \*\*\*")
 _NODE_FAILED = re.compile(r"Node failure on ([\w.-]+)")
+_MEMBER_ENDED = re.compile(r"error: [\w.-]+: tasks? ([\d,-]+): ")
 _KEPT_WORDS = 20
 _BLOCK_BYTES = 1 << 16
 _ENDING_S = 10.0
+# How often each side says that it is there.
+BEAT_S = 1.0
 
 
 @frozen
@@ -113,7 +117,8 @@ def step_command(
 class Step:
     """A running srun. `read` takes in what was said; everything else is what is known by then.
 
-    `hellos`, `seen` (when a node was last heard of, on the clock) and `gone` (an agent's exit code) are by rank.
+    `hellos`, `seen` (when a node was last heard of, on the clock), `gone` (an agent's exit code) and `ended_at` (when
+    srun said that a member was killed, which cannot say `gone` any more) are by rank.
     """
 
     def __init__(
@@ -140,9 +145,12 @@ class Step:
         self.seen: dict[int, float] = {}
         self.gone: dict[int, int] = {}
         self.gone_at: dict[int, float] = {}
+        self.ended_at: dict[int, float] = {}
         self.failed_hosts: set[str] = set()
         self.ended_because: str | None = None
         self.taken_back = False
+        self._closed = threading.Event()
+        self._pulse: threading.Thread | None = None
 
     @property
     def over(self) -> bool:
@@ -155,10 +163,21 @@ class Step:
         plain = [word for word in self._words if "error:" in word] or self._words
         return plain[-1].removeprefix("srun: ").removeprefix("error: ") if plain else "srun ended without a word"
 
+    def start(self) -> None:
+        """Tell the nodes to begin, and from then on that we are here."""
+        self.tell("start")
+        self._pulse = threading.Thread(target=self._beat, name="beats", daemon=True)
+        self._pulse.start()
+
+    def _beat(self) -> None:
+        """In a thread of its own, for the supervisor may have to wait: a slow disk must not end the run."""
+        while not self._closed.wait(BEAT_S):
+            self.tell("beat")
+
     def tell(self, words: str) -> None:
         """One line to every node."""
         if self._srun.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # it has just ended, and the next look shows it
+            with contextlib.suppress(BrokenPipeError, ValueError):  # it has just ended, and the next look shows it
                 self._srun.stdin.write(words.encode() + b"\n")
 
     def read(self, timeout_s: float = 0.0) -> None:
@@ -219,10 +238,19 @@ class Step:
         print(line, file=sys.stderr, flush=True)  # the supervisor's log  # noqa: T201
         self._words = [*self._words[1 - _KEPT_WORDS :], line]
         self.failed_hosts.update(_NODE_FAILED.findall(line))
+        for ranks in _MEMBER_ENDED.findall(line):
+            self._members_ended(ranks)
         ended = _STEP_ENDED.search(line)
         if ended is not None:
             self.taken_back = True
             self.ended_because = ended["why"] or self.ended_because
+
+    def _members_ended(self, ranks: str) -> None:
+        """`ranks` as srun writes them: "0,2-4"."""
+        for part in filter(None, ranks.split(",")):
+            first, _, last = part.partition("-")
+            for rank in range(int(first), int(last or first) + 1):
+                self.ended_at.setdefault(rank, self._clock())
 
     def kill(self) -> None:
         """End srun, which ends nothing on the nodes by itself."""
@@ -231,6 +259,9 @@ class Step:
 
     def close(self) -> None:
         """Wait for srun, no longer than it takes; its pipes are closed."""
+        self._closed.set()
+        if self._pulse is not None:
+            self._pulse.join(BEAT_S)
         if self._srun.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._srun.stdin.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,13 @@ from airlane.backends.slurm.allocation import SlurmAllocation
 from airlane.backends.slurm.capacity import max_time_s
 from airlane.backends.slurm.hostlist import hostnames
 from airlane.backends.slurm.jobs import SlurmJob, Stage
-from airlane.backends.slurm.ledger import JobRecord, add_record, job_records, write_script
+from airlane.backends.slurm.ledger import JobRecord, Start, add_record, claimed_by, job_records, write_script
 from airlane.backends.slurm.options import SlurmOptions
 from airlane.backends.slurm.preflight import Preflight, preflight_command
 from airlane.backends.slurm.scheduler import Slurm
 from airlane.backends.slurm.script import batch_script, time_limit_s
 from airlane.backends.slurm.step import look_options
-from airlane.errors import BackendError, CapacityError
+from airlane.errors import BackendError, CapacityError, StoreError
 from airlane.store.paths import Home, RunPaths
 from airlane.store.records import Attempt, CauseKind, RunRecord
 
@@ -42,7 +42,9 @@ class Supervising:
         self._env = env
         self._record = job_records(paths)[-1]
         self._job: SlurmJob | None = None
-        self._restarts = int(env.get(_RESTARTS) or 0)
+        self._restarts = restarts(env)
+        self._claim_seen: tuple[int, int] | None = None
+        self._replaced = False
         self._allocation: SlurmAllocation | None = None
         self._why: Interruption | None = None
         self._asked_at: float | None = None
@@ -122,6 +124,22 @@ class Supervising:
         self._job = job or self._job
         return job
 
+    def replaced(self) -> bool:
+        """Whether Slurm has started the run elsewhere: it took this machine for dead, and we are only cut off."""
+        if self._record.held or self._replaced:
+            return self._replaced
+        try:
+            found = self._paths.slurm_start.stat()
+            seen = found.st_ino, found.st_mtime_ns
+            if seen == self._claim_seen:
+                return False
+            other = claimed_by(self._paths)
+        except (OSError, StoreError):
+            return False  # what cannot be read says nothing
+        self._claim_seen = seen
+        self._replaced = other is not None and other != Start(self._number, self._restarts)
+        return self._replaced
+
     def asked_to_stop(self) -> Interruption | None:
         """Why the supervisor got SIGTERM; None until that is known, or if it was for nothing."""
         now = time.monotonic()
@@ -160,8 +178,9 @@ class Supervising:
             job = self._refresh()
             if job is not None and (job.restarts > self._restarts or job.stage is Stage.PENDING):
                 return f"Slurm starts job {self._number} again"
-            return self._submit_another(failed)
+            return self._submit_another(failed, after=self._number)
         if set(failed) & set(self._hosts) or not self._has_time_for_another():
+            # Not after this one: Slurm ends a job on a dead machine only when it has noticed that itself.
             return self._submit_another(failed)
         return None
 
@@ -172,8 +191,8 @@ class Supervising:
         grace_s = self._run.limits.stop_grace_s
         return left_s > timeout_s + grace_s + self._options.warning_s(grace_s)
 
-    def _submit_another(self, without: tuple[str, ...]) -> str:
-        """A new job for the run, that starts when this one has ended.
+    def _submit_another(self, without: tuple[str, ...], *, after: int | None = None) -> str:
+        """A new job for the run, whose supervisor waits for this one's end; with `after`, Slurm does.
 
         Raises:
             BackendError, ConfigError: Slurm refuses it.
@@ -184,10 +203,15 @@ class Supervising:
         text = batch_script(
             self._run, self._paths, self._options, python=self._options.interpreter, exclude=without, time_s=limit
         )
-        job = slurm.submit(write_script(self._paths, text), self._paths.root, after=self._number)
+        job = slurm.submit(write_script(self._paths, text), self._paths.root, after=after)
         add_record(self._paths, JobRecord(job, time.time(), excluded=without))
         os.write(2, f"airlane: the run goes on as Slurm job {job}\n".encode())
         return f"goes on as Slurm job {job}" + (f", without {', '.join(without)}" if without else "")
+
+
+def restarts(env: Mapping[str, str]) -> int:
+    """How often Slurm has started the job before."""
+    return int(env.get(_RESTARTS) or 0)
 
 
 def _is_slurms(name: str) -> bool:

@@ -67,11 +67,18 @@ def _interruption(job: SlurmJob, end: JobEnd) -> Interruption | None:
 
 
 def _last_start(run: RunPaths, slurm: Slurm, job: SlurmJob) -> Interruption:
-    """Slurm does not keep why it started a job again, but it does know which machines are down."""
+    """Slurm does not keep why it started a job again, but it does know which machines are down.
+
+    Preempted or requeued, a supervisor has the time to say so: one that said nothing went down with its machine.
+    """
     status = codec.read(Status, run.status)
-    hosts = status.attempts[-1].hosts if status is not None and status.attempts else ()
-    for host in hosts:
+    last = status.attempts[-1] if status is not None and status.attempts else None
+    again = f"Slurm started job {job.id} again"
+    for host in last.hosts if last is not None else ():
         node = slurm.node(host)
         if node is not None and not node.fit:
-            return Interruption(CauseKind.NODE_FAILED, f"{host} failed: Slurm started job {job.id} again", host)
-    return Interruption(CauseKind.PREEMPTED, f"Slurm put job {job.id} back into the queue and started it again")
+            return Interruption(CauseKind.NODE_FAILED, f"{host} failed: {again}", host)
+    if last is not None and job.preempted_at is not None and job.preempted_at >= int(last.started_at):
+        return Interruption(CauseKind.PREEMPTED, f"the run was preempted: {again}")
+    where = f" on {last.hosts[0]}" if last is not None and last.hosts else ""
+    return Interruption(CauseKind.NODE_FAILED, f"the supervisor{where} was lost without a word: {again}")
