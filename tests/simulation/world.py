@@ -168,9 +168,11 @@ class SimNode:
         self.agent_alive = False
 
     def stop(self, reason: str, grace_s: float) -> None:
-        if not self.agent_alive or self.stopped is not None or self.script.fault in ("hangs", "unkillable"):
+        if not self.agent_alive or self.stopped is not None or self.script.fault == "hangs":
             return
         self.stopped = reason
+        if self.script.fault == "unkillable":
+            return
         late_s = self.world.chance.uniform(0, 8) if self.script.fault == "late" else 0.0
         end = self.world.now + grace_s * self.script.grace_used + late_s
         self.world.at(end, lambda: self._end(exit_code=143, stop_reason=reason))
@@ -384,6 +386,7 @@ class SimWorkshop:
         self._world, self._paths, self._record = world, paths, record
         self._build_s, self._fault = build_s, fault
         self._ready_at: float | None = None
+        self.run_ended = False
 
     def begin(self) -> None:
         self._ready_at = self._world.now + self._build_s
@@ -424,6 +427,7 @@ class SimWorkshop:
     def close(self, *, run_ends: bool) -> None:
         if self._world.dark:
             raise PowerCut
+        self.run_ended = run_ends
         if run_ends:
             self._paths.secrets.unlink(missing_ok=True)
 
