@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from e2e.runs.conftest import Lane, lane
-from lab.small_image import small_image_archive, write_image
+from lab.small_image import small_image_archive
 
 __all__ = ["lane"]
 
@@ -124,14 +128,35 @@ def image() -> Path:
     return small_image_archive()
 
 
+@pytest.fixture(scope="session")
+def saved_files(image: Path) -> dict[str, bytes]:
+    """The files in the small image's archive."""
+    with tarfile.open(image) as tar:
+        return {entry.name: file.read() for entry in tar if (file := tar.extractfile(entry)) is not None}
+
+
+def write_tar(path: Path, files: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+
+
 @pytest.fixture
-def made_image(tmp_path: Path) -> Callable[[str], Path]:
-    """Writes an archive whose image differs from others by a label."""
+def made_image(tmp_path: Path, saved_files: dict[str, bytes]) -> Callable[[str], Path]:
+    """Writes an archive, always the same file with the same tag, whose image differs from others by a label."""
+    (saved,) = json.loads(saved_files["manifest.json"])
 
     def make(label: str) -> Path:
-        path = tmp_path / "made.tar.gz"
-        write_image(path, tag="airlane-made:1", label=label)
-        return path
+        configuration = json.loads(saved_files[saved["Config"]])
+        configuration["config"]["Labels"] = {"airlane.test": label}
+        content = json.dumps(configuration).encode()
+        name = f"{hashlib.sha256(content).hexdigest()}.json"
+        manifest = [{**saved, "Config": name, "RepoTags": ["airlane-made:1"]}]
+        layers = {layer: saved_files[layer] for layer in saved["Layers"]}
+        write_tar(tmp_path / "made.tar", {name: content, **layers, "manifest.json": json.dumps(manifest).encode()})
+        return tmp_path / "made.tar"
 
     return make
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
-import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +16,7 @@ from airlane.launch.image_archive import read_facts
 from airlane.store.runs import RunView
 from e2e.runs.conftest import ended
 
-from .conftest import BoxedLane
+from .conftest import BoxedLane, write_tar
 
 pytestmark = pytest.mark.root
 
@@ -91,26 +89,17 @@ def test_a_damaged_archive_is_refused_at_submission(boxed: BoxedLane, image: Pat
 
 
 def test_an_archive_whose_layer_is_damaged_is_an_error_with_the_engines_words(boxed: BoxedLane, tmp_path: Path) -> None:
-    layer = tar_of({"a": b"x" * 100_000})
+    write_tar(tmp_path / "layer.tar", {"a": b"x" * 100_000})
+    layer = (tmp_path / "layer.tar").read_bytes()
     wanted = hashlib.sha256(f"another layer {time.time_ns()}".encode()).hexdigest()
     rootfs = {"type": "layers", "diff_ids": [f"sha256:{wanted}"]}
     config = json.dumps({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs}).encode()
     name = f"{hashlib.sha256(config).hexdigest()}.json"
     manifest = json.dumps([{"Config": name, "RepoTags": ["damaged:1"], "Layers": ["layer.tar"]}]).encode()
     damaged = tmp_path / "damaged.tar"
-    damaged.write_bytes(tar_of({name: config, "layer.tar": layer, "manifest.json": manifest}))
+    write_tar(damaged, {name: config, "layer.tar": layer, "manifest.json": manifest})
     words = summary_of(ended(boxed.lane.submit(boxed.workload("true", image=damaged))))
     assert f"{boxed.engine.runtime} could not load {damaged}" in words
-
-
-def tar_of(files: dict[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
-    return made.getvalue()
 
 
 def test_a_reference_that_is_here_is_not_pulled(boxed: BoxedLane, image: Path) -> None:
@@ -154,7 +143,7 @@ def test_a_cancel_while_an_image_is_pulled_ends_at_once(boxed: BoxedLane) -> Non
 
 def test_an_image_without_bash_says_so(boxed: BoxedLane, tmp_path: Path) -> None:
     empty = tmp_path / "empty.tar"
-    (tmp_path / "root.tar").write_bytes(tar_of({"a": b"x"}))
+    write_tar(tmp_path / "root.tar", {"a": b"x"})
     boxed.engine("import", str(tmp_path / "root.tar"), "airlane-empty:1")
     boxed.engine("save", "--output", str(empty), "airlane-empty:1")
     words = summary_of(ended(boxed.lane.submit(boxed.workload("true", image=empty))))
