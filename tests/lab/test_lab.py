@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -71,37 +72,44 @@ def test_another_user_can_submit(lab: Lab) -> None:
     assert done.stdout.strip() == str(NOBODY)
 
 
-def test_a_killed_node_is_down_and_comes_back(lab: Lab) -> None:
+def test_slurm_finds_nodes_down_that_were_killed_or_hang_or_are_cut_off(lab: Lab) -> None:
+    killed, hung, cut = lab.nodes
+    jobs = [hold(lab, "--no-requeue", f"--nodelist={node}") for node in lab.nodes]
+    lab.kill(killed)
+    lab.hang(hung)
+    lab.cut(cut)
+    for node in lab.nodes:
+        lab.wait_for_state(node, "down")
+    lab.wait_until(lambda: {state_of(lab, job) for job in jobs} == {"NODE_FAIL"}, timeout_s=10)
+    lab.start(killed)
+    lab.wait_for_state(killed, "idle")
+
+
+def test_nothing_runs_on_a_killed_node_until_it_is_started(lab: Lab) -> None:
     victim = lab.nodes[1]
-    job = hold(lab, "--no-requeue", f"--nodelist={victim}")
     lab.kill(victim)
     assert lab.processes(victim) == []
-    lab.wait_for_state(victim, "down")
-    lab.wait_until(lambda: state_of(lab, job) == "NODE_FAIL", timeout_s=10)
     lab.start(victim)
-    lab.wait_for_state(victim, "idle")
+    assert lab.run(["srun", f"--nodelist={victim}", "hostname"]).stdout == f"{victim}\n"
 
 
-def test_a_hung_node_is_down_and_goes_on_where_it_stood(lab: Lab) -> None:
+def test_everything_on_a_hung_node_stands_still_and_goes_on(lab: Lab) -> None:
     victim = lab.nodes[2]
-    hold(lab, "--no-requeue", f"--nodelist={victim}")
+    hold(lab, f"--nodelist={victim}")
     lab.wait_until(lambda: bool(sleepers(lab, victim)), timeout_s=10)
     (sleeper,) = sleepers(lab, victim)
     lab.hang(victim)
     assert all(process.stopped for process in lab.processes(victim))
-    lab.wait_for_state(victim, "down")
     lab.resume(victim)
     assert not any(process.stopped for process in lab.processes(victim))
-    lab.mend()
-    assert sleeper not in sleepers(lab, victim)
+    assert sleepers(lab, victim) == [sleeper]
 
 
-def test_a_node_that_is_cut_off_goes_on_unseen_until_it_is_joined_again(lab: Lab) -> None:
+def test_a_node_that_is_cut_off_goes_on_unreached_until_it_is_joined_again(lab: Lab) -> None:
     victim = lab.nodes[0]
     lab.cut(victim)
     with pytest.raises(OSError, match="timed out"):
         socket.create_connection((lab.address(victim), SLURMD_PORT), timeout=0.5)
-    lab.wait_for_state(victim, "down")
     assert lab.processes(victim)
     lab.join(victim)
     socket.create_connection((lab.address(victim), SLURMD_PORT), timeout=10).close()
@@ -167,11 +175,15 @@ def test_docker_on_a_node_is_that_nodes_own(lab: Lab, engines: dict[str, DockerE
     assert (engines[first].containers(), engines[second].containers()) == (["alone"], [])
 
 
-def test_a_container_ends_with_its_node(lab: Lab, engines: dict[str, DockerEngine], small_image: Path) -> None:
+def test_a_container_hangs_and_ends_with_its_node(
+    lab: Lab, engines: dict[str, DockerEngine], small_image: Path
+) -> None:
     node = lab.nodes[0]
     engines[node].docker("load", "--input", str(small_image))
     engines[node].docker("run", "--detach", "--net=host", "--user=nobody", TAG, "sleep", "1000")
     (sleeper,) = sleepers(lab, node)
+    lab.hang(node)
+    assert {process.pid: process.stopped for process in lab.processes(node)}[sleeper]
     lab.kill(node)
     lab.wait_until(lambda: not (PROC / str(sleeper)).exists(), timeout_s=10)
 
@@ -215,14 +227,22 @@ def test_the_tool_starts_a_lab_that_outlives_it_and_takes_it_down() -> None:
 SMALL = ClusterShape(nodes=1, gpus=0)
 
 
+def commands() -> list[str]:
+    """The command lines of all processes of this machine."""
+    found = []
+    for folder in PROC.iterdir():
+        with suppress(FileNotFoundError, NotADirectoryError, ProcessLookupError):
+            found.append((folder / "cmdline").read_text(encoding="utf-8", errors="replace"))
+    return found
+
+
 def traces_of(lab: Lab) -> list[str]:
     """What there is of a lab on this machine, by whatever it can be found."""
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
-    commands = [folder / "cmdline" for folder in PROC.iterdir() if folder.name.isdecimal()]
     texts = {
         "link": links.split(),
         "hosts": HOSTS.read_text(encoding="utf-8").splitlines(),
-        "process": [command.read_bytes().decode(errors="replace") for command in commands if command.exists()],
+        "process": commands(),
         "mount": Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines(),
         "folder": [str(folder) for folder in folder_of(lab.number).parent.iterdir()],
         "cgroup": [str(folder) for folder in CGROUPS.glob(f"**/{cgroup_of(lab.number)}")],
