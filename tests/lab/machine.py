@@ -37,6 +37,11 @@ class Machine:
         return self.folder / "log" / f"{self.name}.log"
 
     @property
+    def hardware(self) -> str:
+        """The address of its network card; were it another after a restart, others would use the old one a while."""
+        return "02:00:" + ":".join(f"{int(part):02x}" for part in self.address.split("."))
+
+    @property
     def own(self) -> Path:
         """What this machine does not share with the others."""
         return self.folder / "machines" / self.name
@@ -114,7 +119,7 @@ def boot(machines: Sequence[Machine], *, keeper: int, gateway: str, bridge: str)
     for machine, process in booting:
         said = _line(machine, process)
         machine.record(int(said))
-        links.append(f"link add {machine.cable} type veth peer name eth0 netns {said}")
+        links.append(f"link add {machine.cable} type veth peer name eth0 address {machine.hardware} netns {said}")
         links.append(f"link set {machine.cable} master {bridge} up")
     subprocess.run(["ip", "-batch", "-"], input="\n".join(links), text=True, check=True)
     for _, process in booting:
