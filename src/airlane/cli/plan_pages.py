@@ -48,6 +48,8 @@ def dry_run_page(plan: RunPlan, look: Look) -> str:
         lines.append(_mark(look, "network", plan.record.network, "set on each node, from the devices it has"))
     if plan.record.image is not None:
         lines += _container_lines(plan.record.image, look)
+    if plan.record.ray is not None:
+        lines.append(_mark(look, "ray", "", "a cluster around the command: its head on node 0, which runs the command"))
     lines += _section("each node", _wrapped(joined_variables(plan.variables), look.columns or 80))
     lines += _section("command", plan.command.rstrip("\n").split("\n"))
     lines += plan.backend_lines[1:]
