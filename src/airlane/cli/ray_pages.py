@@ -31,7 +31,8 @@ def allocated_line(view: RunView, look: Look) -> str:
     hosts = ", ".join(dict.fromkeys(view.attempts[-1].hosts))
     until = end_of(view)
     limit = f"   until {local_time(until)[11:16]}" if until is not None else ""
-    return f"{look.ok} {'allocated':<{_LABEL}} {hosts}   {place_words(view.record)}{limit}"
+    place = view.status.place if view.status is not None else None
+    return f"{look.ok} {'allocated':<{_LABEL}} {hosts}   {place or place_words(view.record)}{limit}"
 
 
 def end_of(view: RunView) -> float | None:

@@ -17,6 +17,7 @@ from airlane.backends.slurm.liveness import liveness
 from airlane.backends.slurm.options import read_options
 from airlane.backends.slurm.scheduler import Slurm
 from airlane.backends.slurm.script import batch_script, placement, time_limit_s
+from airlane.backends.slurm.step import BESIDE
 from airlane.backends.slurm.supervising import Supervising, restarts
 from airlane.backends.slurm.verdicts import last_words
 from airlane.backends.slurm.words import pending_words
@@ -182,7 +183,7 @@ class SlurmBackend(Backend):
 
     def on_node(self, run: RunPaths, host: str) -> tuple[str, ...]:
         job = job_records(run)[-1].job
-        step = ("--overlap", "--nodes=1", "--ntasks=1", "--mpi=none", "--quiet")
+        step = (*BESIDE, "--nodes=1", "--ntasks=1", "--mpi=none", "--quiet")
         return ("srun", f"--jobid={job}", f"--nodelist={host}", *step)
 
     def doctor(self) -> Iterator[Finding]:

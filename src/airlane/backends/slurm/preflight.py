@@ -84,5 +84,6 @@ def read_answers(text: str, hosts: Sequence[str]) -> tuple[Unfit, ...]:
 
 def _last_words(text: str, host: str) -> str:
     """What srun said of a node that did not answer."""
-    said = [line for line in text.splitlines() if host in line and "error" in line]
-    return said[-1].partition("error: ")[2] if said else f"it did not answer in {PREFLIGHT_S:g} s"
+    said = [line for line in text.splitlines() if "error: " in line]
+    of_it = [line for line in said if host in line] or [line for line in said if line.startswith("srun: ")]
+    return of_it[-1].partition("error: ")[2] if of_it else "it did not answer"

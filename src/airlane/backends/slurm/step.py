@@ -27,6 +27,8 @@ trap : TERM INT HUP USR1 USR2 CONT
 [ "$code" = 0 ] || "$1" -I -S "$2" --sweep "$4" "$5"
 echo "{\\"gone\\": $code}"
 """
+BESIDE = ("--overlap", "--mem=0")
+"""What lets a step run beside the attempt's, which holds all of the job: by itself, --overlap shares no memory."""
 _LABELED = re.compile(rb"\s*(\d+): (.*)")
 _STEP_ENDED = re.compile(r"\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+?(?: DUE TO (?P<why>[^*]*?))? \*\*\*")
 _NODE_FAILED = re.compile(r"Node failure on ([\w.-]+)")
@@ -62,7 +64,7 @@ def look_options(run: RunRecord, *, held_job: int | None, without: Sequence[str]
         f"--ntasks={run.nodes}",
         "--ntasks-per-node=1",
         *([f"--exclude={','.join(without)}"] if without else []),
-        "--overlap",
+        *BESIDE,
         "--kill-on-bad-exit=0",
         "--label",
         "--mpi=none",
