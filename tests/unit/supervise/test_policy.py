@@ -6,7 +6,15 @@ import pytest
 
 from airlane.store.records import Attempt, Cause, CauseKind
 from airlane.store.states import State
-from airlane.supervise.policy import LONGEST_DELAY_S, MAX_PREEMPTIONS, Finish, Retry, decide
+from airlane.supervise.policy import (
+    FIRST_DELAY_S,
+    LONGEST_DELAY_S,
+    MAX_NODE_FAILURES,
+    MAX_PREEMPTIONS,
+    Finish,
+    Retry,
+    decide,
+)
 
 from .made_nodes import made_limits
 
@@ -72,6 +80,25 @@ def test_preemptions_do_not_go_on_for_ever() -> None:
     limits = made_limits(max_retries=0)
     assert isinstance(decide(limits, attempts(*[CauseKind.PREEMPTED] * MAX_PREEMPTIONS)), Retry)
     assert isinstance(decide(limits, attempts(*[CauseKind.PREEMPTED] * (MAX_PREEMPTIONS + 1))), Finish)
+
+
+def test_a_machine_that_failed_uses_up_no_retry_but_not_for_ever() -> None:
+    limits = made_limits(max_retries=0)
+    assert isinstance(decide(limits, attempts(*[CauseKind.NODE_FAILED] * MAX_NODE_FAILURES)), Retry)
+    assert isinstance(decide(limits, attempts(*[CauseKind.NODE_FAILED] * (MAX_NODE_FAILURES + 1))), Finish)
+
+
+def test_preemptions_and_machines_that_failed_are_counted_apart() -> None:
+    limits = made_limits(max_retries=1)
+    free = [*[CauseKind.PREEMPTED] * MAX_PREEMPTIONS, *[CauseKind.NODE_FAILED] * MAX_NODE_FAILURES]
+    assert isinstance(decide(limits, attempts(*free)), Retry)
+    assert isinstance(decide(limits, attempts(*free, CauseKind.EXIT_CODE)), Retry)
+    assert isinstance(decide(limits, attempts(CauseKind.EXIT_CODE, *free, CauseKind.EXIT_CODE)), Finish)
+
+
+def test_the_first_failure_after_preemptions_is_tried_again_as_soon_as_the_first_of_all() -> None:
+    decision = decide(made_limits(max_retries=3), attempts(*[CauseKind.PREEMPTED] * 5, CauseKind.EXIT_CODE))
+    assert decision == Retry(FIRST_DELAY_S)
 
 
 def test_the_delay_doubles_up_to_half_a_minute() -> None:

@@ -41,9 +41,14 @@ def failed_by(node: int) -> Ended:
 
 
 def look(
-    *reports: NodeReport, at: float, limits: Limits = LIMITS, cancel: bool = False, stopping: Stopping | None = None
+    *reports: NodeReport,
+    at: float,
+    limits: Limits = LIMITS,
+    cancel: bool = False,
+    stopping: Stopping | None = None,
+    interrupted: State | None = None,
 ) -> Action:
-    return next_action(Situation(START + at, START, limits, reports, cancel, stopping))
+    return next_action(Situation(START + at, START, limits, reports, cancel, stopping, interrupted))
 
 
 BEFORE_STOPPING: list[tuple[str, Action, Action]] = [
@@ -100,6 +105,21 @@ BEFORE_STOPPING: list[tuple[str, Action, Action]] = [
         Stop((1,), STRAGGLERS),
     ),
     ("a straggler fails", look(exited(0, 0, 5), exited(1, 1, 100), at=101), Stop((), Reason.FAILURE, 1)),
+    (
+        "interrupted",
+        look(runs(0), exited(1, 0, 5), at=9, interrupted=State.FAILED),
+        Stop((0,), Reason.INTERRUPTED),
+    ),
+    (
+        "interrupted goes before what it makes fail",
+        look(runs(0), lost(1), at=9, interrupted=State.FAILED),
+        Stop((0,), Reason.INTERRUPTED),
+    ),
+    (
+        "interrupted when all have ended",
+        look(exited(0, 0, 5), at=9, interrupted=State.TIMEDOUT),
+        Stop((), Reason.INTERRUPTED),
+    ),
 ]
 
 
@@ -120,6 +140,7 @@ CANCEL, TIMEOUT, FAILURE, LATE = (
     since(Reason.FAILURE, 10, first=1),
     since(Reason.STRAGGLERS, 10),
 )
+TAKEN_BACK = since(Reason.INTERRUPTED, 10)
 KILLED = since(Reason.CANCEL, 10, killed=45)
 GRACE_END = 10 + LIMITS.stop_grace_s + AGENT_MARGIN_S
 
@@ -162,6 +183,36 @@ WHILE_STOPPING: list[tuple[str, Action, Action]] = [
         "a straggler failed before it was stopped",
         look(exited(0, 0, 5), exited(1, 1, 9), at=13, stopping=LATE),
         failed_by(1),
+    ),
+    (
+        "interrupted and stopped",
+        look(stopped(0, 11), at=13, stopping=TAKEN_BACK, interrupted=State.FAILED),
+        Ended(State.FAILED, Reason.INTERRUPTED, None),
+    ),
+    (
+        "interrupted by a time limit",
+        look(stopped(0, 11), at=13, stopping=TAKEN_BACK, interrupted=State.TIMEDOUT),
+        Ended(State.TIMEDOUT, Reason.INTERRUPTED, None),
+    ),
+    (
+        "interrupted, and nobody knows any more by what",
+        look(stopped(0, 11), at=13, stopping=TAKEN_BACK),
+        Ended(State.FAILED, Reason.INTERRUPTED, None),
+    ),
+    (
+        "interrupted in the moment of success",
+        look(exited(0, 0, 10), at=13, stopping=TAKEN_BACK, interrupted=State.FAILED),
+        SUCCESS,
+    ),
+    (
+        "interrupted in the moment of failure",
+        look(exited(0, 1, 9.9), stopped(1, 11), at=13, stopping=TAKEN_BACK, interrupted=State.FAILED),
+        failed_by(0),
+    ),
+    (
+        "interrupted, and the machine took the node with it",
+        look(lost(0), stopped(1, 11), at=13, stopping=TAKEN_BACK, interrupted=State.FAILED),
+        Ended(State.FAILED, Reason.INTERRUPTED, None),
     ),
 ]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airlane.backends.base import Allocation, Backend, Compute, Liveness
+from airlane.backends.base import Allocation, Backend, Compute, Interruption, Liveness
 from airlane.store import codec
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, RunPaths
@@ -224,3 +224,56 @@ def test_a_full_disk_keeps_the_verdict_from_the_file_but_not_from_the_reader(sto
     assert view.state is State.FAILED
     assert not view.paths.verdict.exists()
     assert not view.paths.secrets.exists(), "removing needs no space"
+
+
+WORDS = {kind: Interruption(kind, f"the place says {kind}") for kind in CauseKind}
+SAID: list[tuple[CauseKind, State]] = [
+    (CauseKind.CANCELED, State.CANCELED),
+    (CauseKind.TIMEOUT, State.TIMEDOUT),
+    (CauseKind.PREEMPTED, State.FAILED),
+    (CauseKind.NODE_FAILED, State.FAILED),
+    (CauseKind.OUT_OF_MEMORY, State.FAILED),
+    (CauseKind.SETUP, State.FAILED),
+    (CauseKind.SUPERVISOR_LOST, State.FAILED),
+]
+
+
+@pytest.mark.parametrize(("kind", "state"), SAID)
+def test_where_the_nodes_say_nothing_the_place_does(store: RunStore, kind: CauseKind, state: State) -> None:
+    found, cause = judge(made(store, orphaned(0)), evidence=lambda *_: None, last_words=WORDS[kind])
+    assert (found, cause.kind, cause.summary) == (state, kind, f"the place says {kind}")
+
+
+@pytest.mark.parametrize(("kind", "state"), SAID)
+def test_a_run_that_never_started_ended_as_the_place_says(store: RunStore, kind: CauseKind, state: State) -> None:
+    found, cause = judge(made(store), evidence=lambda *_: None, last_words=WORDS[kind])
+    # What never ran cannot have run out of time.
+    assert (found, cause.kind) == (State.FAILED if state is State.TIMEDOUT else state, kind)
+
+
+def test_the_host_and_the_signal_that_the_place_names_are_kept(store: RunStore) -> None:
+    words = Interruption(CauseKind.SUPERVISOR_LOST, "killed by SIGKILL", "gpu-b1", "SIGKILL")
+    _, cause = judge(made(store, orphaned(0)), evidence=lambda *_: None, last_words=words)
+    assert (cause.host, cause.signal) == ("gpu-b1", "SIGKILL")
+
+
+def test_what_the_nodes_wrote_and_a_cancel_go_before_what_the_place_says(store: RunStore) -> None:
+    words = WORDS[CauseKind.PREEMPTED]
+    assert judge(made(store, said(0, 7, 4)), evidence=lambda *_: None, last_words=words)[1].exit_code == 7
+    assert judge(made(store, orphaned(0), canceled=True), evidence=lambda *_: None, last_words=words)[0] is (
+        State.CANCELED
+    )
+
+
+def test_between_attempts_the_last_one_goes_before_what_the_place_says(store: RunStore) -> None:
+    view = made(store, attempts=(ENDED,))
+    assert judge(view, evidence=lambda *_: None, last_words=WORDS[CauseKind.PREEMPTED])[1].exit_code == 3
+
+
+def test_the_place_is_asked_when_a_dead_run_is_settled(store: RunStore) -> None:
+    class Telling(DeadBackend):
+        def last_words(self, run: RunPaths) -> Interruption | None:
+            assert run.root.exists()
+            return WORDS[CauseKind.TIMEOUT]
+
+    assert settled(made(store, orphaned(0)), store, Telling()).state is State.TIMEDOUT
