@@ -4,6 +4,8 @@
 step first, and finds its order in DIR; `--sweep RUN ATTEMPT` ends what an agent left that was killed.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 
