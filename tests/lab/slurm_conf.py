@@ -32,7 +32,8 @@ ClusterName={cluster}
 SlurmctldHost={controller}({address})
 SlurmdPort={slurmd_port}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+# A job that is started again waits until the credentials of its last start have expired.
+AuthInfo=socket={folder}/munge.socket,cred_expire=15
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation={folder}/state
