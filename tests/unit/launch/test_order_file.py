@@ -1,13 +1,14 @@
 from __future__ import annotations
 
-from dataclasses import asdict
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airlane.launch.order import Order
+from airlane.launch.order import ContainerOrder, Order
 from airlane.launch.order_file import parse_object, read_order
 
 ORDER = Order(
@@ -31,6 +32,15 @@ def test_the_agents_quick_reader_finds_every_field(tmp_path: Path) -> None:
     path.write_text(ORDER.to_json())
     assert vars(read_order(str(path))) == asdict(ORDER)
     assert Order.from_json(ORDER.to_json()) == ORDER
+
+
+def test_a_container_is_part_of_an_order(tmp_path: Path) -> None:
+    container = ContainerOrder("/a.tar", is_archive=True, digests=("sha256:1",), mounts=("/a:/b:ro",))
+    order = replace(ORDER, container=container)
+    path = tmp_path / "order.json"
+    path.write_text(order.to_json())
+    assert vars(read_order(str(path)).container) == json.loads(order.to_json())["container"]
+    assert Order.from_json(order.to_json()) == order
 
 
 JSON = st.recursive(
