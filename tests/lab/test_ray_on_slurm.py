@@ -105,7 +105,9 @@ def test_a_cluster_of_three_nodes_is_reached_with_its_token_alone_and_leaves_not
 
 
 def test_a_head_that_is_killed_ends_the_cluster_with_that_as_the_cause(runs: SlurmRuns) -> None:
-    run_id = up(runs, "--nodes", "2", "--cpus-per-node", "1")["run_id"]
+    cluster = up(runs, "--nodes", "2")
+    run_id = cluster["run_id"]
+    assert cluster["gpus"] == 4  # whole nodes of the lab, whose GPUs are not real
     os.kill(_pid_of(run_id, "gcs_server"), signal.SIGKILL)
     facts = runs.ended(run_id, within_s=60)
     assert facts["status"] == "FAILED"

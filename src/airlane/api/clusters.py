@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airlane.api.client import Client, Progress
     from airlane.api.planning import RunPlan
     from airlane.api.run import Run
-    from airlane.backends.base import Backend
+    from airlane.backends.base import Backend, NodeSize
 
 DEFAULT_NAME = "ray-cluster"
 _ORIGIN = "ray-cluster.yaml"  # as a file would be called that asks for the same
@@ -88,6 +88,14 @@ class Clusters:
     def __init__(self, client: Client, backend: Callable[[str], Backend]) -> None:
         self._client = client
         self._backend = backend
+
+    def node_size(self, nodes: int) -> NodeSize:
+        """What each of so many nodes can be asked for, where the client's profile sends them.
+
+        Raises:
+            CapacityError: there are not so many.
+        """
+        return self._backend(self._client.profile.backend).node_size(nodes)
 
     def plan(self, request: ClusterRequest) -> RunPlan:
         """Exactly what `up` would submit.

@@ -25,6 +25,14 @@ class Compute:
 
 
 @frozen
+class NodeSize:
+    """What there is on each node."""
+
+    gpus: int
+    cpus: int
+
+
+@frozen
 class NodePlace:
     """Where one node of an attempt runs. `address` is what the other nodes reach it by.
 
@@ -210,6 +218,14 @@ class Backend(Protocol):
         """
         del run, paths, attempts
         return None
+
+    def node_size(self, nodes: int) -> NodeSize:
+        """What each of so many nodes can be asked for.
+
+        Raises:
+            CapacityError: there are not so many.
+        """
+        raise NotImplementedError
 
     def a_node(self) -> str | None:
         """The name of a machine where nodes may be: what they must reach listens on the interface that leads there."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airlane.backends.base import Allocation, Backend, Compute, Finding, Liveness
+from airlane.backends.base import Allocation, Backend, Compute, Finding, Liveness, NodeSize
 from airlane.backends.detach import detach
 from airlane.backends.local_allocation import LocalAllocation, end_agents
 from airlane.backends.slots import Pool, Stage, Ticket
@@ -59,6 +59,9 @@ class LocalBackend(Backend):
                 hint="set simulated_slots in the profile",
             )
         return (f"{asked} simulated accelerators on this machine",)
+
+    def node_size(self, nodes: int) -> NodeSize:
+        return NodeSize(gpus=len(visible_gpus()) // nodes, cpus=max(1, usable_cores() // nodes))
 
     def submit(self, run: NewRun, supervise: Callable[[], None], *, ready: bool) -> None:
         pool, _ = self._demand(run.record)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airlane.backends import local
-from airlane.backends.base import Compute
+from airlane.backends.base import Compute, NodeSize
 from airlane.backends.local import LocalBackend, visible_gpus
 from airlane.backends.registry import BACKENDS, make_backend
 from airlane.errors import CapacityError, ConfigError
@@ -141,3 +141,21 @@ def test_an_unknown_backend_is_refused_with_those_there_are(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", BACKENDS)
 def test_every_backend_of_the_registry_can_be_made_and_knows_its_name(tmp_path: Path, name: str) -> None:
     assert make_backend(name, Home(tmp_path), {}).name == name
+
+
+def test_several_nodes_share_the_machine_and_one_has_all_of_it(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _has_gpus(monkeypatch, *map(_gpu, range(4)))
+    assert backend.node_size(1) == NodeSize(gpus=4, cpus=6)
+    assert backend.node_size(4) == NodeSize(gpus=1, cpus=1)
+    assert backend.node_size(50) == NodeSize(gpus=0, cpus=1)
+
+
+def test_gpus_of_any_model_will_do_where_the_file_says_so(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _has_gpus(monkeypatch, *map(_gpu, range(4)))
+    assert backend.check(Compute(1, 4, "GPU_4xANY")) == ("4 × NVIDIA H100 80GB HBM3 on this machine",)
+    with pytest.raises(CapacityError, match=r"4 × NVIDIA H100 80GB HBM3 \(asked for: 8 × GPU\)"):
+        backend.check(Compute(1, 8, "GPU_8xANY"))

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from airlane.backends.base import Allocation, Backend, Compute, Finding, Interruption, Liveness, Waiting
-from airlane.backends.slurm.capacity import check, chosen, max_time_s
+from airlane.backends.base import Allocation, Backend, Compute, Finding, Interruption, Liveness, NodeSize, Waiting
+from airlane.backends.slurm.capacity import check, chosen, max_time_s, node_size
 from airlane.backends.slurm.jobs import Stage
 from airlane.backends.slurm.ledger import JobRecord, Start, add_record, await_record, claim, job_records, write_script
-from airlane.backends.slurm.liveness import liveness
+from airlane.backends.slurm.liveness import last_record, liveness
 from airlane.backends.slurm.options import read_options
 from airlane.backends.slurm.scheduler import Slurm
 from airlane.backends.slurm.script import batch_script, placement, time_limit_s
@@ -64,6 +64,13 @@ class SlurmBackend(Backend):
             )
         return (f"inside your allocation, Slurm job {held} on {', '.join(hosts)}: it is used, and left to you",)
 
+    def node_size(self, nodes: int) -> NodeSize:
+        held = held_job(os.environ)
+        if held is None:
+            return node_size(nodes, self._options, self._slurm)
+        gpus = os.environ.get("SLURM_GPUS_ON_NODE", "")
+        return NodeSize(gpus=int(gpus) if gpus.isdigit() else 0, cpus=_fewest_cpus(os.environ) or 1)
+
     def submission_script(self, run: RunRecord, paths: RunPaths) -> str | None:
         return None if held_job(os.environ) is not None else self._script(run, paths)
 
@@ -101,8 +108,11 @@ class SlurmBackend(Backend):
         return liveness(runs, self._slurm)
 
     def queued(self, runs: Sequence[RunPaths]) -> Mapping[str, Waiting]:
-        jobs = {run.id: records[-1].job for run in runs if (records := job_records(run))}
-        found = self._slurm.jobs(jobs.values())
+        jobs = {run.id: record.job for run in runs if (record := last_record(run)) is not None}
+        try:
+            found = self._slurm.jobs(jobs.values())
+        except BackendError:
+            return {}
         now = time.time()
         return {
             run_id: Waiting(pending_words(found[job], now), None)
@@ -111,8 +121,8 @@ class SlurmBackend(Backend):
         }
 
     def where(self, run: RunPaths) -> str | None:
-        records = job_records(run)
-        return f"Slurm job {records[-1].job}" if records else None
+        record = last_record(run)
+        return f"Slurm job {record.job}" if record is not None else None
 
     def cancel(self, run: RunPaths) -> None:
         records = job_records(run)

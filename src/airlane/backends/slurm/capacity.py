@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airlane.backends.base import Compute
+from airlane.backends.base import Compute, NodeSize
 from airlane.backends.slurm.cluster import NodeGroup, Partition
 from airlane.backends.slurm.durations import write_duration
 from airlane.backends.slurm.hostlist import hostnames
@@ -80,6 +80,26 @@ def max_time_s(options: SlurmOptions, slurm: Slurm) -> int | None:
     limits = [partition.max_time_s for partition in chosen(options, slurm.partitions())]
     known = [limit for limit in limits if limit is not None]
     return max(known) if len(known) == len(limits) else None
+
+
+def node_size(nodes: int, options: SlurmOptions, slurm: Slurm) -> NodeSize:
+    """What the largest nodes have, of which there are so many.
+
+    Raises:
+        CapacityError: there are not so many.
+        ConfigError: there is no such partition.
+        SlurmUnavailableError: Slurm did not answer.
+    """
+    groups = [group for partition in chosen(options, slurm.partitions()) for group in slurm.groups(partition.name)]
+    fit = sorted(
+        (group for group in groups if group.fit), key=lambda group: (group.has("gpu"), group.cpus), reverse=True
+    )
+    found = 0
+    for group in fit:
+        found += group.count
+        if found >= nodes:
+            return NodeSize(gpus=group.has("gpu"), cpus=group.cpus)
+    raise CapacityError(f"the cluster has {found} nodes that are fit for a run (asked for: {nodes})", hint="sinfo")
 
 
 def _need(compute: Compute, options: SlurmOptions) -> NodeNeed:

@@ -29,9 +29,9 @@ _TIME = re.compile(r"(?:(?P<days>\d+)d)?(?:(?P<hours>\d+)h)?(?:(?P<minutes>\d+)m
 
 def _configure_up(parser: Parser) -> None:
     parser.add_argument("--nodes", type=whole_number(1), default=1, metavar="N", help="how many nodes (1)")
-    parser.add_argument("--gpus-per-node", type=whole_number(1), metavar="G", help="GPUs on each node")
+    parser.add_argument("--gpus-per-node", type=whole_number(1), metavar="G", help="GPUs on each node (all it has)")
     parser.add_argument(
-        "--cpus-per-node", type=whole_number(1), metavar="C", help="cores on each node, where it needs no GPU"
+        "--cpus-per-node", type=whole_number(1), metavar="C", help="cores on each node, which then has no GPU"
     )
     parser.add_argument("--image", metavar="IMAGE", help="a container image with Ray: a reference, or an archive")
     parser.add_argument("--time", type=minutes, metavar="TIME", help="take it down after so long: 4h, 90m, 1d12h")
@@ -59,11 +59,11 @@ def _request(values: Namespace, client: Client) -> ClusterRequest:
 
     if values.gpus_per_node is not None and values.cpus_per_node is not None:
         raise ArgumentError("air ray up: --gpus-per-node and --cpus-per-node exclude each other", hint="air ray up -h")
-    if values.gpus_per_node is not None:
-        per_node, kind = values.gpus_per_node, f"GPU_{values.gpus_per_node}xANY"
-    else:
-        per_node = values.cpus_per_node or _default_cores(values.nodes, client)
-        kind = f"CPU_{per_node}xCORE"
+    gpus, cpus = values.gpus_per_node, values.cpus_per_node
+    if gpus is None and cpus is None:
+        size = client.clusters.node_size(values.nodes)
+        gpus, cpus = size.gpus or None, size.cpus
+    per_node, kind = (gpus, f"GPU_{gpus}xANY") if gpus is not None else (cpus, f"CPU_{cpus}xCORE")
     image = values.image
     if image is not None and Path(image).exists():
         image = str(Path(image).absolute())
@@ -71,18 +71,6 @@ def _request(values: Namespace, client: Client) -> ClusterRequest:
     if not re.fullmatch("[A-Za-z0-9_-]{1,100}", name):
         raise ArgumentError(f"air ray up: --name: expected letters, digits, - and _, got {name!r}")
     return ClusterRequest(values.nodes, kind, per_node, image, values.time, name, values.public)
-
-
-def _default_cores(nodes: int, client: Client) -> int:
-    """On this machine, its nodes share all cores."""
-    if client.profile.backend != "local":
-        raise ArgumentError(
-            "air ray up: what should each node have? --gpus-per-node or --cpus-per-node is missing",
-            hint=f"air ray up -p {client.profile.name} --nodes {nodes} --gpus-per-node 8",
-        )
-    from airlane.launch.cores import usable_cores
-
-    return max(1, usable_cores() // nodes)
 
 
 class _Waiting:
@@ -222,7 +210,7 @@ COMMANDS = (
         "[options]",
         (
             ("air ray up", "a cluster on this machine"),
-            ("air ray up -p hpc --nodes 2 --gpus-per-node 8 --time 4h", "on 16 GPUs of a profile, for four hours"),
+            ("air ray up -p hpc --nodes 2 --time 4h", "whole nodes of a profile, for four hours"),
             ("air ray up -p hpc --nodes 2 --cpus-per-node 32 --image ray.tar.gz", "in containers"),
         ),
         _configure_up,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from airlane.backends.base import Compute
-from airlane.backends.slurm.capacity import check, max_time_s
+from airlane.backends.base import Compute, NodeSize
+from airlane.backends.slurm.capacity import check, max_time_s, node_size
 from airlane.backends.slurm.cluster import read_gres, read_groups
 from airlane.backends.slurm.options import read_options
 from airlane.errors import AirError, CapacityError, ConfigError, SlurmUnavailableError
@@ -197,3 +197,15 @@ def test_plain_gpu_counts_every_type_of_it() -> None:
     (group,) = read_groups("4|64|500000|mixed+drain|gpu:h100:4,gpu:a100:2|gpu[1-4]\n")
     assert (group.has("gpu"), group.has("gpu:h100"), group.has("gpu:b300")) == (6, 4, 0)
     assert not group.fit
+
+
+def test_a_whole_node_is_what_so_many_nodes_have() -> None:
+    assert node_size(2, read_options({}), lab_cluster()) == NodeSize(gpus=2, cpus=8)
+    mixed = (
+        "2|64|500000|idle|gpu:h100:8|gpu[1-2]\n4|128|500000|idle|(null)|cpu[1-4]\n1|64|500000|down|gpu:h100:8|gpu3\n"
+    )
+    cluster = lab_cluster(sinfo=said(mixed))
+    assert node_size(2, read_options({}), cluster) == NodeSize(gpus=8, cpus=64)
+    assert node_size(3, read_options({}), cluster) == NodeSize(gpus=0, cpus=128)
+    with pytest.raises(CapacityError, match=r"the cluster has 6 nodes that are fit for a run \(asked for: 7\)"):
+        node_size(7, read_options({}), cluster)
