@@ -51,8 +51,8 @@ def inside(run_id: str) -> list[str]:
 
 def gone(engines: dict[str, DockerEngine], run_id: str) -> None:
     since = time.monotonic()
-    wait_until(lambda: not inside(run_id), within_s=GONE_WITHIN_S, what="the processes are gone")
-    wait_until(lambda: not left(engines, run_id), within_s=GONE_WITHIN_S, what="the containers are gone")
+    wait_until(lambda: not inside(run_id), within_s=GONE_WITHIN_S, what=lambda: "the processes are gone")
+    wait_until(lambda: not left(engines, run_id), within_s=GONE_WITHIN_S, what=lambda: "the containers are gone")
     assert time.monotonic() - since < GONE_WITHIN_S
 
 
