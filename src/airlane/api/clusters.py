@@ -222,12 +222,13 @@ class Cluster:
 
         view, folder, state = self._live()
         order_file = view.paths.node_order(attempt=view.attempts[-1].number, node=0)
-        prefix = self._backend.on_node(view.paths, state.host)
+        terminal = os.isatty(0) and os.isatty(1)
+        prefix = self._backend.on_node(view.paths, state.host, terminal=terminal)
         try:
             if prefix:
                 os.execvp(prefix[0], [*prefix, *exec_argv(folder, order_file), *command])  # noqa: S606
             order = Order.from_json(order_file.read_text(encoding="utf-8", errors="surrogateescape"))
-            ray_exec.become(str(folder), order, command, terminal=os.isatty(0) and os.isatty(1))
+            ray_exec.become(str(folder), order, command, terminal=terminal)
         except (OSError, ray_exec.ExecError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise BackendError(f"cannot run {command[0]}: {reason}", hint=f"air ray status {self.id}") from error

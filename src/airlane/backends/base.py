@@ -239,9 +239,12 @@ class Backend(Protocol):
         """
         raise BackendError(f"the {self.name} backend has no other machine to ask: {module} {' '.join(arguments)}")
 
-    def on_node(self, run: RunPaths, host: str) -> tuple[str, ...]:
-        """What goes before a command so that it runs on a host of the run's nodes; nothing where that is this host."""
-        del run, host
+    def on_node(self, run: RunPaths, host: str, *, terminal: bool = False) -> tuple[str, ...]:
+        """What goes before a command so that it runs on a host of the run's nodes; nothing where that is this host.
+
+        With `terminal` the command has the caller's terminal.
+        """
+        del run, host, terminal
         return ()
 
     def doctor(self) -> Iterator[Finding]:

@@ -191,9 +191,9 @@ class SlurmBackend(Backend):
             raise BackendError(f"srun: {done.stderr.strip() or 'no answer'}", hint="srun hostname")
         return host, said
 
-    def on_node(self, run: RunPaths, host: str) -> tuple[str, ...]:
+    def on_node(self, run: RunPaths, host: str, *, terminal: bool = False) -> tuple[str, ...]:
         job = job_records(run)[-1].job
-        step = (*BESIDE, "--nodes=1", "--ntasks=1", "--mpi=none", "--quiet")
+        step = (*BESIDE, "--nodes=1", "--ntasks=1", "--mpi=none", "--quiet", *(["--pty"] if terminal else []))
         return ("srun", f"--jobid={job}", f"--nodelist={host}", *step)
 
     def doctor(self) -> Iterator[Finding]:
