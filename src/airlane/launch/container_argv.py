@@ -70,16 +70,24 @@ exit "$status"
 
 
 class Node:
-    """What a node says about itself. `devices` are device files to hand through; `cpus` is None for all of them."""
+    """What a node says about itself. `devices` are device files to hand through; None stands for no limit."""
 
     def __init__(
-        self, *, uid: int, gid: int, groups: Sequence[int] = (), devices: Sequence[str] = (), cpus: str | None = None
+        self,
+        *,
+        uid: int,
+        gid: int,
+        groups: Sequence[int] = (),
+        devices: Sequence[str] = (),
+        cpus: str | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         self.uid = uid
         self.gid = gid
         self.groups = tuple(group for group in groups if group != gid)
         self.devices = tuple(devices)
         self.cpus = cpus
+        self.memory_bytes = memory_bytes
 
 
 def takers(archive: str) -> tuple[str, ...]:
@@ -145,6 +153,8 @@ def _engine_words(order: Order, node: Node, own: Sequence[str], *, limits: bool)
         words += ["--ulimit", limit]
     if node.cpus is not None:
         words += ["--cpuset-cpus", node.cpus]
+    if node.memory_bytes is not None:
+        words += ["--memory", str(node.memory_bytes)]
     for device in node.devices:
         words += ["--device", device]
     for mount in mounts_of(order):

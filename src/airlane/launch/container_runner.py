@@ -28,6 +28,7 @@ from airlane.launch.container_argv import (
     variables_text,
 )
 from airlane.launch.container_image import ImageError, NodeImages, last_words, run_and_capture
+from airlane.launch.memory_limit import memory_limit_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def end_like(status: int) -> None:
 
 
 def this_node() -> Node:
-    """The user, the network devices and the cores of this process."""
+    """The user, the network devices, the cores and the memory of this process."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     limited = bool(cores) and len(cores) < (os.cpu_count() or 1)
     return Node(
@@ -174,6 +175,7 @@ def this_node() -> Node:
         groups=os.getgroups(),
         devices=network_devices(),
         cpus=",".join(map(str, cores)) if limited else None,
+        memory_bytes=memory_limit_bytes(),
     )
 
 

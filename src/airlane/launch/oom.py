@@ -22,7 +22,7 @@ class OomCount:
 def oom_count(root: str = "/") -> OomCount:
     """The counts now; `root` is where /proc and /sys stand."""
     group = None
-    for path in _counter_files(root):
+    for path in counter_files(root):
         group = _counter(path, "oom_kill")
         if group is not None:
             break
@@ -55,7 +55,7 @@ def _counter(path: str, name: str) -> int | None:
     return None
 
 
-def _counter_files(root: str) -> Iterable[str]:
+def counter_files(root: str) -> Iterable[str]:
     """The files that count kills for our control group: version 2 first, then version 1."""
     paths = {}
     for line in _lines(os.path.join(root, "proc/self/cgroup")):

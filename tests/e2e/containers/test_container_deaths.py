@@ -144,7 +144,7 @@ def test_a_cancel_reaches_every_process_and_then_ends_what_is_deaf(boxed: BoxedL
 
 def test_a_timeout_ends_the_container_and_the_next_attempt_has_its_own(boxed: BoxedLane) -> None:
     command = 'echo up; [ "$AIR_ATTEMPT" = 1 ] || sleep 1000'
-    run = started(boxed, command, timeout_s=2.0, max_retries=1, stop_grace_s=1.0)
+    run = started(boxed, command, timeout_s=4.0, max_retries=1, stop_grace_s=1.0)
     view = ended(run)
     assert [attempt.state for attempt in view.attempts] == ["TIMEDOUT", "SUCCESS"]
     assert boxed.left(run.id) == []

@@ -42,7 +42,14 @@ ORDER = Order(
         arguments=("--privileged",),
     ),
 )
-NODE = Node(uid=1000, gid=1000, groups=(1000, 27), devices=("/dev/infiniband/uverbs0", "/dev/gdrdrv"), cpus="0,1,2")
+NODE = Node(
+    uid=1000,
+    gid=1000,
+    groups=(1000, 27),
+    devices=("/dev/infiniband/uverbs0", "/dev/gdrdrv"),
+    cpus="0,1,2",
+    memory_bytes=1 << 36,
+)
 ROOT = Node(uid=0, gid=0)
 
 
