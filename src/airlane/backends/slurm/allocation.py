@@ -92,6 +92,7 @@ class SlurmAllocation(Allocation):
         self._preflight = preflight
         self._interruption: Interruption | None = None
         self._silent = False
+        self._released = False  # from then on, what srun says is what we did
         self._looked_at = clock()
         self._awake_since = self._looked_at
         self._ask_at = self._looked_at
@@ -104,13 +105,10 @@ class SlurmAllocation(Allocation):
             for rank, hello in sorted(step.hellos.items()):
                 self._check(rank, hello)
             return self._preflight_waits()
-        if step.over:
+        if step.over or set(step.gone) - set(step.hellos):
             raise self._not_started()
         if self._clock() > self._deadline:
-            missing = self._missing_hosts()
-            raise NodeFailedError(
-                f"{', '.join(missing)} did not answer in {START_S:g} s", host=missing[0] if missing else "a node"
-            )
+            raise self._too_late()
         return Waiting(f"{len(step.hellos)} of {self._run.nodes} nodes are up")
 
     def _preflight_waits(self) -> Waiting | None:
@@ -125,9 +123,13 @@ class SlurmAllocation(Allocation):
             raise NodeFailedError(f"not fit for a run (preflight): {words}", host=unfit[0].host)
         return None
 
-    def _missing_hosts(self) -> list[str]:
+    def _too_late(self) -> AirError:
         up = {hello.host for hello in self._step.hellos.values()}
-        return [host for host in self._hosts if host not in up]
+        missing = [host for host in self._hosts if host not in up]
+        words = f"did not answer in {START_S:g} s"
+        if not missing:
+            return BackendError(f"{self._run.nodes - len(up)} of {self._run.nodes} nodes {words}")
+        return NodeFailedError(f"{', '.join(missing)} {words}", host=missing[0])
 
     def _not_started(self) -> AirError:
         failed = sorted(self._step.failed_hosts)
@@ -250,7 +252,7 @@ class SlurmAllocation(Allocation):
         return read_node_record(self._paths, attempt=self._attempt, node=node)
 
     def interruption(self) -> Interruption | None:
-        if self._interruption is None and not self._asked:
+        if self._interruption is None and not self._asked and not self._released:
             self._interruption = self._taken_back() or self._out_of_time()
         return self._interruption
 
@@ -278,7 +280,10 @@ class SlurmAllocation(Allocation):
         self._step.tell(f"kill {node}")
 
     def wait(self, timeout_s: float) -> None:
-        self._step.read(timeout_s)
+        deadline = self._clock() + timeout_s
+        # Of a thousand nodes one beats every millisecond, and none of it is a reason to look at them all.
+        while not self._step.read(max(0.0, deadline - self._clock())) and self._clock() < deadline:
+            continue
 
     def release(self) -> None:
         """End the step, and with it all that is left of the attempt on the nodes; the job is kept."""
@@ -286,6 +291,7 @@ class SlurmAllocation(Allocation):
         if self._preflight is not None:
             self._preflight.close()
         step.read()
+        self._released = True
         if step.failed_hosts or self._silent:
             step.kill()  # the agents that live see it; a request to a dead machine would only be waited for
         elif not step.over:

@@ -72,8 +72,10 @@ def write_script(run: RunPaths, text: str) -> Path:
 def await_record(run: RunPaths, job: int) -> bool:
     """Whether the job is the run's last one. Its submitter may be about to write it down: that is waited for."""
     deadline = time.monotonic() + _RECORD_PATIENCE_S
-    while (records := job_records(run)) == () or all(record.job < job for record in records):
+    while True:
+        jobs = [record.job for record in job_records(run)]
+        if job in jobs:
+            return jobs[-1] == job
         if time.monotonic() > deadline:
             return False
         time.sleep(_PAUSE_S)
-    return records[-1].job == job

@@ -15,6 +15,8 @@ from airlane.store.supervisor_lock import is_held
 
 # A controller that has just come back may not have read all of its jobs yet.
 SECOND_LOOK_S = 1.0
+# sbatch gives up before, and the clocks of two machines differ less.
+LONGEST_SUBMISSION_S = 300.0
 _HELD = {True: Liveness.ALIVE, False: Liveness.DEAD, None: Liveness.UNKNOWN}
 _STAGES = {
     Stage.PENDING: Liveness.WAITING,
@@ -32,9 +34,9 @@ def liveness(
     found: dict[str, Liveness] = {}
     jobs: dict[str, int] = {}
     for run in runs:
-        record = _last_record(run)
+        record = last_record(run)
         if record is None:
-            found[run.id] = Liveness.UNKNOWN  # it is being submitted, or its submitter died in between
+            found[run.id] = _without_a_job(run)
         elif record.held:
             found[run.id] = _HELD[is_held(run.lock)]
         else:
@@ -44,12 +46,25 @@ def liveness(
     return found
 
 
-def _last_record(run: RunPaths) -> JobRecord | None:
+def last_record(run: RunPaths) -> JobRecord | None:
+    """The run's last job; None where there is none, or where what tells of it is damaged."""
     try:
         records = job_records(run)
     except AirError:
         return None
     return records[-1] if records else None
+
+
+def _without_a_job(run: RunPaths) -> Liveness:
+    """It is being submitted, or its submitter died in between: then its lock is free, for longer than that takes."""
+    try:
+        age_s = time.time() - run.record.stat().st_mtime
+        damaged = run.slurm_record(0).exists()
+    except OSError:
+        return Liveness.UNKNOWN
+    if damaged or age_s < LONGEST_SUBMISSION_S or is_held(run.lock) is not False:
+        return Liveness.UNKNOWN
+    return Liveness.DEAD
 
 
 def _ask(jobs: dict[str, int], slurm: Slurm, sleep: Callable[[float], None]) -> dict[str, Liveness]:

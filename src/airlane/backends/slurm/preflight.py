@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -76,8 +77,9 @@ def read_answers(text: str, hosts: Sequence[str]) -> tuple[Unfit, ...]:
     for line in text.splitlines():
         match = _ANSWER.fullmatch(line)
         if match is not None:
-            told = json.loads(match[1])
-            problems[told["host"]] = tuple(told["problems"])
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # a line of torch's, say
+                told = json.loads(match[1])
+                problems[told["host"]] = tuple(told["problems"])
     looks = ((host, problems.get(host, (_last_words(text, host),))) for host in hosts)
     return tuple(Unfit(host, found) for host, found in looks if found)
 

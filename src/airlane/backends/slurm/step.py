@@ -151,6 +151,7 @@ class Step:
         self.failed_hosts: set[str] = set()
         self.ended_because: str | None = None
         self.taken_back = False
+        self._news = False
         self._closed = threading.Event()
         self._pulse: threading.Thread | None = None
 
@@ -182,15 +183,17 @@ class Step:
             with contextlib.suppress(BrokenPipeError, ValueError):  # it has just ended, and the next look shows it
                 self._srun.stdin.write(words.encode() + b"\n")
 
-    def read(self, timeout_s: float = 0.0) -> None:
-        """Take in what has been said; wait for something no longer than this."""
+    def read(self, timeout_s: float = 0.0) -> bool:
+        """Take in what has been said; wait for something no longer than this. False if it was but signs of life."""
         if not self._open:
             if self._srun.poll() is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._srun.wait(timeout_s)
-            return
+            return self.over
+        self._news = False
         for descriptor in select.select(list(self._open), [], [], timeout_s)[0]:
             self._take(descriptor)
+        return self._news
 
     def _take(self, descriptor: int) -> None:
         while True:
@@ -201,6 +204,7 @@ class Step:
             *lines, rest = (self._open[descriptor] + block).split(b"\n")
             self._open[descriptor] = rest
             if not block:
+                self._news = True
                 del self._open[descriptor]
                 lines += [rest] if rest else []
             for line in lines:
@@ -218,6 +222,7 @@ class Step:
 
     def _hear_node(self, rank: int, told: Mapping[str, Any]) -> None:
         self.seen[rank] = self._clock()
+        self._news = self._news or "beat" not in told
         if "hello" in told:
             hello = told["hello"]
             self.hellos[rank] = Hello(
@@ -237,6 +242,7 @@ class Step:
     def _hear_srun(self, line: str) -> None:
         if not line:
             return
+        self._news = True
         print(line, file=sys.stderr, flush=True)  # the supervisor's log  # noqa: T201
         self._words = [*self._words[1 - _KEPT_WORDS :], line]
         self.failed_hosts.update(_NODE_FAILED.findall(line))

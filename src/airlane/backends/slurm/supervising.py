@@ -49,6 +49,7 @@ class Supervising:
         self._why: Interruption | None = None
         self._asked_at: float | None = None
         self._ask_at = 0.0
+        self._warned = False
         self._failed_hosts: tuple[str, ...] = ()
         self._moved: str | None = None
         self._hosts = hostnames(env.get("SLURM_JOB_NODELIST", ""))
@@ -95,13 +96,14 @@ class Supervising:
 
     def warned(self, *_: Any) -> None:
         """SIGUSR1: the end may be near. The limit is looked up again, for it may have been moved."""
-        self._ask_at = 0.0
+        self._warned = True
 
     def time_is_up(self) -> str | None:
         """In words, that the job's time limit is nearer than the warning; None while it is not."""
-        if self._job is not None and not self._near_the_end():
+        if self._job is not None and not self._near_the_end() and not self._warned:
             return None
         if time.monotonic() >= self._ask_at:
+            self._warned = False
             self._refresh()
         if not self._near_the_end():
             return None
@@ -204,7 +206,11 @@ class Supervising:
             self._run, self._paths, self._options, python=self._options.interpreter, exclude=without, time_s=limit
         )
         job = slurm.submit(write_script(self._paths, text), self._paths.root, after=after)
-        add_record(self._paths, JobRecord(job, time.time(), excluded=without))
+        try:
+            add_record(self._paths, JobRecord(job, time.time(), excluded=without))
+        except OSError:
+            slurm.cancel(job)
+            raise
         os.write(2, f"airlane: the run goes on as Slurm job {job}\n".encode())
         return f"goes on as Slurm job {job}" + (f", without {', '.join(without)}" if without else "")
 
