@@ -16,7 +16,7 @@ from airlane.store.runs import RunView
 from airlane.store.states import State
 
 _LABEL = 11
-_HEADINGS = ("RUN", "NAME", "STATUS", "NODES", "OFFERS", "ADDRESS", "STARTED", "WHERE")
+_HEADINGS = ("RUN", "NAME", "STATUS", "NODES", "OFFERS", "STARTED", "WHERE")
 _BYTES = ("memory", "object_store_memory")
 
 
@@ -47,14 +47,14 @@ def node_line(node: int, host: str, address: str, look: Look) -> str:
 
 def ready_page(view: RunView, state: ClusterState) -> str:
     """What stands on the screen once a cluster is ready: where it is, and how it is used."""
-    name, port = f" {view.record.id}", state.dashboard.rpartition(":")[2]
+    name = f" {view.record.id}"
     forwards = "" if _is_here(state) else "   (forwards it to this machine)"
     rows = [
         ("dashboard", f"air ray dashboard{name}{forwards}"),
         ("connect", f'eval "$(air ray env{name})" && python train.py'),
-        ("on the head", f"air ray exec{_flag(name)} -- python train.py"),
+        ("driver", f"air ray exec{_flag(name)} -- python train.py"),
         ("client", f"ray://{state.client}"),
-        ("jobs", f"http://{'127.0.0.1' if state.dashboard.startswith('127.') else state.host}:{port}, on {state.host}"),
+        ("jobs", _jobs_words(state)),
         ("submit", f"air ray exec{_flag(name)} -- ray job submit -- python train.py"),
         ("stop", f"air ray down{name}"),
     ]
@@ -66,6 +66,12 @@ def ready_page(view: RunView, state: ClusterState) -> str:
             f"as you; the token and what it opens travel unencrypted."
         )
     return "\n".join(lines)
+
+
+def _jobs_words(state: ClusterState) -> str:
+    """Where Ray's Jobs API listens, and from where that can be reached."""
+    on_head = f", on {state.host} alone" if state.dashboard.startswith("127.") else ""
+    return f"http://{state.dashboard}{on_head}"
 
 
 def _flag(name: str) -> str:
@@ -85,7 +91,6 @@ def cluster_table(clusters: Sequence[tuple[RunView, ClusterState | None]], look:
             cluster_words(view, state),
             str(view.record.nodes),
             totals(state) if state is not None else "",
-            state.address if state is not None else "",
             ago(now - view.started_at) if view.started_at is not None else "-",
             place_words(view.record),
         )

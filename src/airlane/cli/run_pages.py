@@ -65,7 +65,9 @@ def get_page(view: RunView, look: Look, now: float, *, workload: str | None = No
         ("code", _code(view)),
         _environment(record),
     )
+    cluster = record.ray is not None and view.state is State.RUNNING
     below = (
+        ("ray", f"air ray status {record.id}" if cluster else ""),
         ("metrics", "   ".join([*metric_words(view, steps=True), _mlflow_url(view) or ""]).rstrip()),
         ("rerun of", record.rerun_of or ""),
         ("files", home_relative(view.paths.root)),

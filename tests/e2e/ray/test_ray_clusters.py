@@ -151,11 +151,12 @@ def test_a_cluster_can_be_looked_at_and_used_through_its_head(bench: Bench) -> N
         ("node-1", "ALIVE", False),
     ]
     assert status["resources"]["CPU"] == {"used": 0, "total": 2}
-    assert min(_status_seconds(bench) for _ in range(5)) < 0.3
+    # 0.3 s, and where the machine is busy, as many times longer as Python takes to start.
+    assert min(_seconds(bench, "ray", "status") for _ in range(5)) < max(0.3, 3 * _seconds(bench, "-h"))
 
     done = bench.air("ray", "exec", "--", "sh", "-c", "cat; exit 7", input="from stdin\n")
     assert (done.stdout, done.returncode) == ("from stdin\n", 7)
-    done = bench.air("ray", "exec", "--cluster", run_id[:6], "--", "python", "-c", DRIVER)
+    done = bench.air("ray", "exec", "--cluster", run_id, "--", "python", "-c", DRIVER)
     assert "cpus 2" in done.stdout
     assert bench.air("ray", "exec", "--", "no-such-program").returncode == 1
 
@@ -168,9 +169,9 @@ def _ranked(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(nodes, key=lambda node: str(node["name"]))
 
 
-def _status_seconds(bench: Bench) -> float:
+def _seconds(bench: Bench, *words: str) -> float:
     started = time.monotonic()
-    assert bench.air("ray", "status").returncode == 0
+    assert bench.air(*words).returncode == 0
     return time.monotonic() - started
 
 
