@@ -137,7 +137,7 @@ class Runner:
         if ended is not None:
             return (ended[0] & 0xFF) << 8
         if not self._has(STARTED):
-            return code << 8
+            return code << 8 if code >= 0 else -code
         if self._runtime in ENGINES:
             remove(self._runtime, self._order)
         if code > _SIGNALLED:
