@@ -1,4 +1,3 @@
-# ruff: noqa: INP001, T201 - a program beside the Dockerfiles
 """Build an image of this folder; `--archive` also writes it as a .tar.gz that any engine can load.
 
     python images/build.py ray-cpu

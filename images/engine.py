@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a program beside the Dockerfiles
 """A Docker engine to build with: the one that answers, or one that is started for this build alone (root on Linux)."""
 
 from __future__ import annotations
