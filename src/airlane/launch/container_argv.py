@@ -30,17 +30,19 @@ unset lines
 : > "$2/started" || exit 125
 """
 # The first process of an engine's container. Whoever holds the other end of its stdin keeps the container alive: at
-# the end of the file it exits, and the kernel ends what is left. A signal to -1 reaches all but the first process.
+# the end of the file it exits, and the kernel ends what is left. A line is a request to stop, which unlike a signal
+# cannot come too early. A signal to -1 reaches all but the first process.
 FIRST_PROCESS = f"""\
 {_READ_VARIABLES}\
 set -m
-(trap '' HUP INT TERM; while read -r -u 3 _; do :; done; kill -USR1 1) &
+(trap '' HUP INT TERM; while read -r -u 3 _; do kill -TERM $$; done; kill -USR1 $$) &
 watcher=$!
 trap 'exit 137' USR1
 trap 'again=1 asked=1; kill -TERM -1' TERM
 bash -euo pipefail "$1" 3<&- &
 command=$!
 exec 2>/dev/null
+[ -z "$asked" ] || kill -TERM "$command"
 while again=; wait "$command"; status=$?; [ -n "$again" ]; do :; done
 kills=0
 for file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do

@@ -56,6 +56,7 @@ class Runner:
         self._secrets = secrets
         self._child: Optional[subprocess.Popen[bytes]] = None
         self._stopped = False
+        self._stop_told = threading.Event()
         self._box = box_of(order)
 
     def run(self) -> int:
@@ -84,8 +85,9 @@ class Runner:
         return self._client(container_argv(self._runtime, self._order, image, node, limits=False), text)
 
     def _on_term(self, number: int, frame: object) -> None:  # noqa: ARG002 - the form of a handler
-        """Pass it on: an engine's client gives it to the container's first process, which gives it to all others."""
+        """Tell it to the container's first process, which tells all others, or end what gets the image."""
         self._stopped = True
+        self._stop_told.set()
         if self._child is not None and self._runtime in ENGINES:  # else the agent has told it already
             self._child.send_signal(signal.SIGTERM)
 
@@ -122,15 +124,18 @@ class Runner:
     def _client(self, argv: list[str], text: bytes) -> int:
         """Run the container to its end; the command's wait status."""
         with subprocess.Popen(argv, stdin=subprocess.PIPE) as client:
-            self._note_child(client)
             pipe = client.stdin
             if pipe is None:
                 raise AssertionError("the client has a pipe")
             # A thread, because a client that does not read must not keep this from hearing of its end.
-            threading.Thread(target=_write, args=(pipe.fileno(), text), daemon=True).start()
+            threading.Thread(target=self._feed, args=(pipe.fileno(), text), daemon=True).start()
             code = client.wait()
-            self._note_child(None)
         return self._status(code)
+
+    def _feed(self, pipe: int, text: bytes) -> None:
+        _write(pipe, text)
+        self._stop_told.wait()
+        _write(pipe, b"stop\n")
 
     def _status(self, code: int) -> int:
         ended = read_ended(self._box)
