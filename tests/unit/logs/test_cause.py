@@ -474,3 +474,16 @@ def test_any_log_gives_a_finding_that_fits_the_screen(lines: list[str], exit_cod
         found = cause(log, "\n".join(lines).encode("utf-8", "surrogatepass"), exit_code=exit_code)
     assert len(found.lines) <= 8
     assert all("\n" not in line and "\x1b" not in line for line in found.lines)
+
+
+def test_a_ray_cluster_that_failed_is_the_cause_whatever_the_driver_said_before(tmp_path: Path) -> None:
+    log = tmp_path / "0.log"
+    log.write_text(
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory\n"
+        "Ray cluster failed: the raylet on node 1 (beta) has ended\n"
+        "  [2026-11-30 20:10:28,770 F 20 20] (raylet) node_manager.cc:1: Check failed\n"
+        "\n"
+    )
+    found = find_cause(log, exit_code=1, signal=None, oom_kill=False)
+    assert found.title == "the raylet on node 1 (beta) has ended"
+    assert [line.split()[0] for line in found.lines] == ["Ray", "[2026-11-30"]
