@@ -24,14 +24,16 @@ from pathlib import Path
 TAG = "airlane-small:1"
 COMMANDS = (
     "bash cat chmod cp cut date df dirname du echo env false find free getent grep head hostname id kill ln ls "
-    "md5sum mkdir mktemp mv nproc printenv ps pwd readlink rm rmdir sed seq setsid sh sha256sum sleep sort stat "
-    "stty tail tar tee test timeout touch tr true uname wc whoami"
+    "md5sum mkdir mktemp mv nproc printenv ps pwd readlink realpath rm rmdir sed seq setsid sh sha256sum sleep sort "
+    "stat stty tail tar tee test timeout touch tr true uname wc whoami"
 )
 # Of the standard library, what no test runs.
 _LEFT_OUT = re.compile(
     "__pycache__|.*-packages|config-.*|ensurepip|idlelib|lib2to3|pydoc_data|test|tests|tkinter|turtledemo"
 )
 _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
+# What packages written in C or C++ (Ray) do not bring themselves: they can be mounted into a container.
+_BELOW_PACKAGES = ("libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1")
 _CACHE = Path("~/.cache/airlane-tests")
 
 
@@ -47,14 +49,13 @@ def small_image_archive() -> Path:
     return archive
 
 
-def write_image(archive: Path, *, tag: str, label: str = "") -> None:
-    """Writes an image; another label makes another image, with another digest, under the same tag."""
+def write_image(archive: Path, *, tag: str) -> None:
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for name, content in _root_files():
             _add(tar, name, content)
     digest = hashlib.sha256(layer.getvalue()).hexdigest()
-    configuration = _configuration(digest, label)
+    configuration = _configuration(digest)
     name = hashlib.sha256(configuration).hexdigest()
     manifest = [{"Config": f"{name}.json", "RepoTags": [tag], "Layers": [f"{digest}/layer.tar"]}]
     with gzip.open(archive, "wb", compresslevel=1) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
@@ -63,12 +64,26 @@ def write_image(archive: Path, *, tag: str, label: str = "") -> None:
         _add(tar, "manifest.json", json.dumps(manifest).encode())
 
 
-def _configuration(layer_digest: str, label: str) -> bytes:
+def write_relabeled(archive: Path, label: str, *, source: Path) -> None:
+    """Writes an image with the layer and the tag of another one, and with another digest; not compressed."""
+    with tarfile.open(source) as saved, tarfile.open(archive, "w") as tar:
+        files = {entry.name: content.read() for entry in saved if (content := saved.extractfile(entry)) is not None}
+        (manifest,) = json.loads(files.pop("manifest.json"))
+        configuration = json.loads(files.pop(manifest["Config"]))
+        configuration["config"]["Labels"] = {"airlane.test": label}
+        written = json.dumps(configuration).encode()
+        manifest["Config"] = f"{hashlib.sha256(written).hexdigest()}.json"
+        files |= {manifest["Config"]: written, "manifest.json": json.dumps([manifest]).encode()}
+        for name, content in files.items():
+            _add(tar, name, content)
+
+
+def _configuration(layer_digest: str) -> bytes:
     architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     configuration = {
         "architecture": architecture,
         "os": "linux",
-        "config": {"Env": ["PATH=/usr/bin", "LANG=C.UTF-8"], "Cmd": ["bash"], "Labels": {"airlane.test": label}},
+        "config": {"Env": ["PATH=/usr/bin", "LANG=C.UTF-8"], "Cmd": ["bash"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},
         "history": [{"created": "1970-01-01T00:00:00Z"}],
     }
@@ -110,8 +125,9 @@ def _standard_library() -> Iterator[Path]:
 def _libraries(programs: list[Path]) -> Iterator[tuple[str, Path]]:
     """The shared libraries that programs load, in the C library's folder; the loader, where programs look for it."""
     listed = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
-    paths = sorted(set(_LIBRARY.findall(listed)))
-    c_library = next(path for path in paths if Path(path).name == "libc.so.6")
+    found = set(_LIBRARY.findall(listed))
+    c_library = next(path for path in found if Path(path).name == "libc.so.6")
+    paths = sorted({*found, *(str(Path(c_library).with_name(name)) for name in _BELOW_PACKAGES)})
     usual = Path("usr") / Path(c_library).resolve().parent.relative_to("/usr")
     for path in paths:
         loader = Path(path).name.startswith("ld-linux")

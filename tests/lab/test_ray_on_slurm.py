@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from lab.cluster import Lab
+from lab.docker_engine import DockerEngine
 from lab.processes import PROC
 from lab.slurm_runs import SlurmRuns, processes_of, wait_until
 
@@ -133,6 +135,30 @@ def test_clusters_and_runs_with_ray_share_nodes_beside_a_ray_of_another_origin(r
         assert "cpus 5" in foreign.driven()
     finally:
         foreign.end()
+
+
+def test_a_cluster_in_containers_is_used_through_its_heads_container_and_none_is_left(
+    runs: SlurmRuns, engines: dict[str, DockerEngine], small_image: Path, tmp_path: Path
+) -> None:
+    answer(runs, "env", "build", str(_needs_ray(tmp_path)), timeout_s=600)
+    # Ray, and the Python it is for, are mounted into the small image: one that brings them takes minutes to load.
+    environment = Path(python_of(runs)).parents[1]
+    mounts = [f"{folder}:{folder}:ro" for folder in (environment, sys.base_prefix)]
+    path = f"PATH={environment / 'bin'}:/usr/local/bin:/usr/bin:/bin"
+    runs.profile("lab", silence_s=30, container="docker", mounts=mounts, container_args=["-e", path])
+    try:
+        run_id = up(runs, "--nodes", "2", "--cpus-per-node", "1", "--image", str(small_image))["run_id"]
+        assert sum(len(engine.containers()) for engine in engines.values()) == 2
+        assert "cpus 2" in runs.air("ray", "exec", "-p", "lab", "--", "python", "-c", DRIVER, timeout_s=180).stdout
+        assert runs.air("ray", "exec", "-p", "lab", "--", "sh", "-c", "exit 9").returncode == 9
+        answer(runs, "ray", "down")
+        wait_until(
+            lambda: not any(engine.containers() for engine in engines.values()), within_s=15, what="no container"
+        )
+        assert processes_of(run_id) == []
+        assert temporary_folders(run_id) == []
+    finally:
+        runs.profile("lab", silence_s=30, container="none", mounts=[], container_args=[])
 
 
 @pytest.mark.timeout(1800)

@@ -35,6 +35,7 @@ _MOST_STARTS = 3
 _LOOK_EVERY_S = 0.5
 _TAIL_BYTES = 8192
 _TAIL_LINES = 12
+_SHOWN_LINES = 6  # as many as logs/rules.py takes
 _PROBE_S = 2.0
 # "[2026-11-30 20:10:28,770 E 20 20] (raylet) ...": an error, a failed check or a crash.
 _ERROR_LINE = re.compile(r"\[[^\]]* [CEF] \d+ \d+\]")
@@ -78,7 +79,7 @@ class Daemons:
             stolen = not ports.is_free()
             ports.give_back()
             if not stolen or self._starts == _MOST_STARTS or self._stopped():
-                said = "".join(f"\n  {line}" for line in tail(self._settings.start_log(self._node)))
+                said = "".join(f"\n  {line}" for line in tail(self._settings.start_log(self._node))[-_SHOWN_LINES:])
                 where = self._settings.node_in_words(self._node)
                 raise RayFailedError(f"`ray start` failed on {where}{said}")
 

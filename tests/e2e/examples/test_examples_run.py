@@ -84,5 +84,5 @@ def test_ray_train_joins_two_nodes_of_one_host_and_both_end_with_it(bench: Bench
 @pytest.mark.timeout(600)
 def test_ray_bootstrap_counts_on_two_nodes(bench: Bench) -> None:
     lines = bench.watch("ray-bootstrap/count.yaml", timeout_s=500)
-    assert lines[-1] == "7837 primes below 80000, counted on 2 nodes"  # pi(80000)
+    assert lines[-1] == "7837 primes below 80000, counted by a cluster of 2 nodes"  # pi(80000)
     assert_nothing_is_left(bench.last()["run_id"])
