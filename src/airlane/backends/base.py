@@ -224,8 +224,12 @@ class Backend(Protocol):
 
         Raises:
             CapacityError: there are not so many.
+            BackendError: this place does not tell.
         """
-        raise NotImplementedError
+        raise BackendError(
+            f"the {self.name} backend does not tell what its nodes have",
+            hint=f"air ray up --nodes {nodes} --gpus-per-node G, or --cpus-per-node C",
+        )
 
     def a_node(self) -> str | None:
         """The name of a machine where nodes may be: what they must reach listens on the interface that leads there."""
