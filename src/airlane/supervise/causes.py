@@ -66,12 +66,13 @@ def node_cause(report: NodeReport, host: str, *, started_at: float, evidence: Ev
         summary = f"node {node} ({host}) was lost: {report.lost or 'its agent ended without a word'}"
         return Cause(kind, summary, node=node, host=host)
     after_s = round(max(0.0, record.ended_at - started_at), 3)
-    if record.error is not None:
+    if record.error is not None and not record.exit_code and record.signal is None:
         return Cause(CauseKind.SETUP, f"node {node} ({host}): {record.error}", node=node, host=host, after_s=after_s)
     kind, words = _end_in_words(record)
+    left = f"; {record.error}" if record.error is not None else ""
     cause = Cause(
         kind,
-        f"node {node} {words}",
+        f"node {node} {words}{left}",
         node=node,
         host=host,
         exit_code=record.exit_code,

@@ -63,6 +63,9 @@ CAUSES = {
     "signal": failure(signalled("SIGSEGV")),
     "out of memory": failure(exited(0, 137, 8, oom_kill=True)),
     "no bash": failure(exited(0, 0, 0, error="the command could not be started: bash is not there")),
+    "a killed command, and an engine that does not answer": failure(
+        NodeReport(0, False, node_record(0, at=2, signal="SIGKILL", error="the container may be left: no answer"))
+    ),
     "lost": failure(lost(0)),
     "lost before a word": failure(lost(0, spoke=False)),
     "a machine that failed": failure(NodeReport(0, False, None, "no sign of life for 60 s", host_failed=True)),
