@@ -74,8 +74,8 @@ def write_relabeled(archive: Path, label: str, *, source: Path) -> None:
         written = json.dumps(configuration).encode()
         manifest["Config"] = f"{hashlib.sha256(written).hexdigest()}.json"
         files |= {manifest["Config"]: written, "manifest.json": json.dumps([manifest]).encode()}
-        for name, content in files.items():
-            _add(tar, name, content)
+        for name, kept in files.items():
+            _add(tar, name, kept)
 
 
 def _configuration(layer_digest: str) -> bytes:
