@@ -21,7 +21,7 @@ from airlane.store.supervisor_lock import hold
 from airlane.supervise.body import supervise
 
 EXIT_FAILED = 1
-LOCK_PATIENCE_S = 30.0
+LOCK_PATIENCE_S = 10.0
 EXIT_NO_RUN = 78
 
 

@@ -283,6 +283,7 @@ class Supervisor:
         metrics = {p.node: self._paths.node_metrics(attempt=number, node=p.node) for p in places}
         self._tools.tracking.watch_metrics(metrics)
         end, interruption = self._watch(allocation, started_at)
+        taken_back = allocation.interruption()
         reports = allocation.look()
         for report in reports:
             code = report.record.exit_code if report.record is not None else None
@@ -298,7 +299,7 @@ class Supervisor:
             evidence=evidence,
             interruption=interruption,
         )
-        return end.state, self._cancel_cause() if cause.kind is CauseKind.CANCELED else cause
+        return end.state, self._cancel_cause(taken_back) if cause.kind is CauseKind.CANCELED else cause
 
     def _watch(self, allocation: Allocation, started_at: float) -> tuple[Ended, Interruption | None]:
         """How the attempt ended, and the interruption that it was stopped for, whatever was asked later."""
@@ -313,7 +314,7 @@ class Supervisor:
                 started_at=started_at,
                 limits=self._record.limits,
                 reports=reports,
-                cancel=self._canceled(),
+                cancel=self._canceled() or _cancels(allocation.interruption()),
                 interrupted=_state_of(interruption) if interruption is not None else None,
                 stopping=stopping,
             )
@@ -375,8 +376,8 @@ class Supervisor:
         self._stand_down_if_replaced()
         return self._paths.cancel.exists() or _cancels(self._tools.stop_requested())
 
-    def _cancel_cause(self) -> Cause:
-        asked = self._tools.stop_requested()
+    def _cancel_cause(self, taken_back: Interruption | None = None) -> Cause:
+        asked = self._tools.stop_requested() or taken_back
         if asked is not None and _cancels(asked) and not self._paths.cancel.exists():
             return interrupted_cause(asked)
         return Cause(CauseKind.CANCELED, "canceled by the user")

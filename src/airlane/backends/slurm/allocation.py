@@ -28,6 +28,10 @@ START_S = 180.0
 RECORD_PATIENCE_S = 10.0
 # Between a step's last word and srun's own about why it was ended.
 WHY_PATIENCE_S = 2.0
+# Between the signals that Slurm sends to one machine and to another: a rank fails when its peer is ended.
+OTHERS_PATIENCE_S = 0.5
+# How long Slurm is asked why it ended a step, before that is taken for an end like any other.
+TAKEN_BACK_PATIENCE_S = 15.0
 # A supervisor that has not looked for so long was not awake: its machine, or its job, was suspended.
 LONGEST_NAP_S = 5.0
 ASK_AGAIN_S = 1.0
@@ -60,10 +64,14 @@ class SlurmAllocation(Allocation):
         without: Sequence[str] = (),
         env: Mapping[str, str],
         time_is_up: Callable[[], str | None],
+        why: Callable[[], Interruption | None],
         preflight: Preflight | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`time_is_up` says in words that the job's time limit is near; `preflight` is a look at the nodes."""
+        """`time_is_up` says in words that the job's time limit is near; `why` asks Slurm why it takes the nodes back.
+
+        `preflight` is a look at the nodes.
+        """
         self._run = run
         self._paths = paths
         self._attempt = attempt
@@ -89,6 +97,8 @@ class SlurmAllocation(Allocation):
         self._asked: set[int] = set()
         self._unwritten: dict[int, NodeRecord] = {}
         self._time_is_up = time_is_up
+        self._ask_why = why
+        self._ends: dict[int, NodeReport] = {}
         self._preflight = preflight
         self._interruption: Interruption | None = None
         self._silent = False
@@ -183,6 +193,13 @@ class SlurmAllocation(Allocation):
         return reports
 
     def _report(self, node: int) -> NodeReport:
+        """What was told of a node's end stays told, whatever is done to the step later."""
+        report = self._ends.get(node) or self._report_now(node)
+        if not report.agent_alive:
+            self._ends[node] = report
+        return report
+
+    def _report_now(self, node: int) -> NodeReport:
         step = self._step
         if node in step.gone:
             return self._report_gone(node)
@@ -226,12 +243,7 @@ class SlurmAllocation(Allocation):
         record = self._record(node)
         waited_s = self._clock() - self._step.gone_at[node]
         if record is not None and record.ended_at is not None:
-            if not _by_signal(record) or node in self._asked:
-                return NodeReport(node, False, record)
-            if self._step.taken_back:
-                return NodeReport(node, False, replace(record, stop_reason=record.stop_reason or _TAKEN_BACK))
-            # Slurm signals every process of a step, and srun says why a moment later.
-            return self._report_stopped(node, record) if waited_s > WHY_PATIENCE_S else NodeReport(node, True, None)
+            return self._report_ended(node, record, waited_s)
         if code == EXIT_NO_RECORD:
             record = self._unwritten.setdefault(node, unwritten(node, 0, record))
             return NodeReport(node, False, record)
@@ -239,8 +251,26 @@ class SlurmAllocation(Allocation):
             return NodeReport(node, True, None)
         return NodeReport(node, False, record, f"its agent ended with code {code} and without a word")
 
+    def _report_ended(self, node: int, record: NodeRecord, waited_s: float) -> NodeReport:
+        """A node that has told its end, once it is known whether that was its own.
+
+        Slurm signals every process of a step, on one machine a moment after the other, and srun says why after that.
+        """
+        if record.succeeded and record.stop_reason is None:
+            return NodeReport(node, False, record)
+        if self._step.taken_back:
+            known = self._asked or self.interruption() is not None or waited_s > TAKEN_BACK_PATIENCE_S
+            taken_back = replace(record, stop_reason=record.stop_reason or _TAKEN_BACK)
+            return NodeReport(node, False, taken_back) if known else NodeReport(node, True, None)
+        if node in self._asked:
+            return NodeReport(node, False, record)
+        own_end_s = OTHERS_PATIENCE_S if self._run.nodes > 1 else 0.0
+        if waited_s < (WHY_PATIENCE_S if _by_signal(record) else own_end_s):
+            return NodeReport(node, True, None)
+        return self._report_stopped(node, record)
+
     def _report_stopped(self, node: int, record: NodeRecord) -> NodeReport:
-        """A node that ended by a signal which neither we nor Slurm sent."""
+        """A node that failed, or was ended by a signal which neither we nor Slurm sent."""
         if record.stop_reason == CUT_OFF:
             words = f"it had no word from the supervisor for {self._options.silence_s:g} s"
             return NodeReport(node, False, None, words, host_failed=True)
@@ -264,12 +294,16 @@ class SlurmAllocation(Allocation):
         step = self._step
         if not step.taken_back:
             return None
-        why = step.ended_because
         for words, (kind, summary) in _WHY.items():
-            if why is not None and why.startswith(words):
+            if self.said_why.startswith(words):
                 host = min(step.failed_hosts) if step.failed_hosts and kind is CauseKind.NODE_FAILED else None
                 return Interruption(kind, f"{summary}: Slurm job {self._job}", host)
-        return Interruption(CauseKind.CANCELED, f"canceled with scancel (Slurm job {self._job})")
+        return self._ask_why()
+
+    @property
+    def said_why(self) -> str:
+        """Why Slurm has ended the step, in srun's words; empty where it has not, or does not say."""
+        return self._step.ended_because or ""
 
     def stop(self, node: int) -> None:
         self._asked.add(node)

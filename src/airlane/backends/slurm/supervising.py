@@ -26,6 +26,9 @@ from airlane.store.records import Attempt, CauseKind, RunRecord
 # srun tells why a step was ended a moment after the supervisor got its SIGTERM.
 _WHY_PATIENCE_S = 1.0
 _ASK_AGAIN_S = 1.0
+# Between srun's word that a job is preempted and Slurm's on what becomes of it.
+_DECISION_S = 3.0
+_PAUSE_S = 0.05
 _RESTARTS = "SLURM_RESTART_COUNT"
 
 
@@ -79,6 +82,7 @@ class Supervising:
             without=without,
             env=self._env,
             time_is_up=self.time_is_up,
+            why=self.why,
             preflight=self._preflight(hosts, without) if self._options.preflight else None,
         )
         return self._allocation
@@ -149,14 +153,26 @@ class Supervising:
             self._asked_at = now
         if self._why is None and self._allocation is not None:
             self._why = self._allocation.interruption()
-        if self._why is None and now - self._asked_at > _WHY_PATIENCE_S and now >= self._ask_at:
-            job = self._refresh()
-            if job is not None:
-                self._why = self._explain(job)
+        if self._why is None and now - self._asked_at > _WHY_PATIENCE_S:
+            self._why = self.why()
         return self._why
+
+    def why(self) -> Interruption | None:
+        """Why Slurm ends the step or the job, as far as it says so itself; None until it does."""
+        now = time.monotonic()
+        self._asked_at = self._asked_at or now
+        if now < self._ask_at:
+            return None
+        job = self._refresh()
+        told = job is not None and (job.stage is not Stage.RUNNING or job.preempted_at is not None)
+        if job is None or not (told or now - self._asked_at > _WHY_PATIENCE_S):
+            return None
+        return self._explain(job)
 
     def _explain(self, job: SlurmJob) -> Interruption:
         where = f"Slurm job {self._number}"
+        if self._record.held:
+            return Interruption(CauseKind.CANCELED, f"the allocation that the run was started in has ended ({where})")
         if job.reason == "TimeLimit":
             return Interruption(CauseKind.TIMEOUT, f"Slurm's time limit was reached: {where}")
         if job.preempted_at is not None:
@@ -177,14 +193,28 @@ class Supervising:
     def _move(self, failed: tuple[str, ...]) -> str | None:
         interruption = self._why or (self._allocation.interruption() if self._allocation is not None else None)
         if interruption is not None:
-            job = self._refresh()
-            if job is not None and (job.restarts > self._restarts or job.stage is Stage.PENDING):
+            if self._slurm_starts_it_again():
                 return f"Slurm starts job {self._number} again"
             return self._submit_another(failed, after=self._number)
         if set(failed) & set(self._hosts) or not self._has_time_for_another():
             # Not after this one: Slurm ends a job on a dead machine only when it has noticed that itself.
             return self._submit_another(failed)
         return None
+
+    def _slurm_starts_it_again(self) -> bool:
+        """Whether Slurm has put the job back into the queue, or is about to; preempted, it may end for good, too."""
+        said = self._allocation.said_why if self._allocation is not None else ""
+        if said.startswith("JOB REQUEUE"):
+            return True
+        deadline = time.monotonic() + _DECISION_S
+        while True:
+            job = self._refresh()
+            if job is not None and (job.restarts > self._restarts or job.stage is Stage.PENDING):
+                return True
+            decided = job is not None and job.stage is not Stage.RUNNING
+            if decided or not said.startswith("PREEMPTION") or time.monotonic() > deadline:
+                return False
+            time.sleep(_PAUSE_S)
 
     def _has_time_for_another(self) -> bool:
         left_s, timeout_s = self._left_s(), self._run.limits.timeout_s
@@ -201,11 +231,13 @@ class Supervising:
         """
         env = {name: value for name, value in self._env.items() if not _is_slurms(name)}
         slurm = Slurm(env=env)
-        limit = time_limit_s(self._run, self._options, max_time_s(self._options, slurm))
-        text = batch_script(
-            self._run, self._paths, self._options, python=self._options.interpreter, exclude=without, time_s=limit
-        )
-        job = slurm.submit(write_script(self._paths, text), self._paths.root, after=after)
+        try:
+            job = self._submit(slurm, without, after)
+        except CapacityError:
+            if not without:
+                raise
+            without = ()  # the others are too few: the run waits until one that failed is mended
+            job = self._submit(slurm, without, after)
         try:
             add_record(self._paths, JobRecord(job, time.time(), excluded=without))
         except OSError:
@@ -213,6 +245,13 @@ class Supervising:
             raise
         os.write(2, f"airlane: the run goes on as Slurm job {job}\n".encode())
         return f"goes on as Slurm job {job}" + (f", without {', '.join(without)}" if without else "")
+
+    def _submit(self, slurm: Slurm, without: tuple[str, ...], after: int | None) -> int:
+        limit = time_limit_s(self._run, self._options, max_time_s(self._options, slurm))
+        text = batch_script(
+            self._run, self._paths, self._options, python=self._options.interpreter, exclude=without, time_s=limit
+        )
+        return slurm.submit(write_script(self._paths, text), self._paths.root, after=after)
 
 
 def restarts(env: Mapping[str, str]) -> int:

@@ -15,6 +15,7 @@ from airlane.backends.base import Interruption, NodePlace
 from airlane.backends.slurm.allocation import (
     LONGEST_NAP_S,
     MOST_SKEW_S,
+    OTHERS_PATIENCE_S,
     RECORD_PATIENCE_S,
     START_S,
     WHY_PATIENCE_S,
@@ -39,6 +40,9 @@ CANCELLED = "slurmstepd: error: *** STEP 17.3 ON scan1 CANCELLED AT 2026-11-30T1
 SILENCE_S = 60.0
 
 
+CANCELED = Interruption(CauseKind.CANCELED, "canceled with scancel (Slurm job 17)")
+
+
 @dataclass
 class Bench:
     """One allocation, and the world around it; `now` is its clock."""
@@ -49,6 +53,7 @@ class Bench:
     options: dict[str, Any] = field(default_factory=dict)
     now: float = 1000.0
     time_is_up: str | None = None
+    why: Interruption | None = CANCELED
 
     def __post_init__(self) -> None:
         self.slurm = Played(scontrol_14=said(SHOWN_EXIT_3), scontrol=said(SHOWN_EXIT_3), scancel=said(""))
@@ -57,7 +62,7 @@ class Bench:
         fields: dict[str, Any] = {
             "options": read_options(self.options), "slurm": Slurm(self.slurm, {}), "job": 17, "held": False,
             "hosts": ("scan1", "scan2"), "env": self.srun.env, "time_is_up": lambda: self.time_is_up,
-            "clock": lambda: self.now,
+            "why": lambda: self.why, "clock": lambda: self.now,
         }  # fmt: skip
         self.made = SlurmAllocation(self.run, self.paths, 0, **{**fields, **changes})
         self.arguments = self.srun.arguments
@@ -241,6 +246,8 @@ def test_an_end_is_what_the_record_says(bench: Bench) -> None:
     allocation = bench.started()
     record = bench.wrote(0, exit_code=7)
     bench.gone(0)
+    assert allocation.look()[0].agent_alive, "srun may say a moment later that it was Slurm's doing"
+    bench.now += OTHERS_PATIENCE_S
     report = allocation.look()[0]
     assert (report.agent_alive, report.record, report.lost, report.host_failed) == (False, record, None, False)
 
@@ -282,13 +289,13 @@ def test_an_agent_that_was_killed_is_told(bench: Bench) -> None:
 
 def test_a_member_that_srun_says_was_killed_is_lost_a_moment_later(bench: Bench) -> None:
     allocation = bench.started()
-    bench.errs("srun: error: scan2: task 1: Killed")
-    assert allocation.look()[1].agent_alive
+    record = bench.wrote(0, exit_code=3)
+    bench.errs("srun: error: scan2: tasks 0-1: Killed")
+    assert [report.agent_alive for report in allocation.look()] == [True, True]
     bench.now += WHY_PATIENCE_S + 0.1
-    report = allocation.look()[1]
-    assert (report.agent_alive, report.lost, report.host_failed) == (False, "its agent was killed", False)
-    record = bench.wrote(1, exit_code=3)
-    assert allocation.look()[1].record == record
+    by_itself, lost = allocation.look()
+    assert (by_itself.agent_alive, by_itself.record) == (False, record)
+    assert (lost.agent_alive, lost.lost, lost.host_failed) == (False, "its agent was killed", False)
 
 
 def pass_time(bench: Bench, allocation: SlurmAllocation, seconds: float) -> None:
@@ -433,6 +440,42 @@ def test_why_slurm_takes_the_nodes_back(bench: Bench, words: str, kind: CauseKin
     assert allocation.interruption() == Interruption(kind, summary)
 
 
+def test_what_slurm_takes_back_without_a_word_is_over_once_the_controller_says_why(bench: Bench) -> None:
+    allocation = bench.started()
+    bench.why = None
+    bench.wrote(0, exit_code=1, stop_reason="stop")
+    bench.gone(0)
+    bench.errs(f"{CANCELLED} ***")
+    bench.now += WHY_PATIENCE_S + 0.1
+    assert allocation.look()[0].agent_alive
+    assert allocation.interruption() is None
+    bench.why = Interruption(CauseKind.PREEMPTED, "Slurm gave the nodes to a run that goes first")
+    assert not allocation.look()[0].agent_alive
+    assert allocation.interruption() == bench.why
+
+
+def test_a_rank_that_fails_because_slurm_ended_its_peer_was_taken_back(bench: Bench) -> None:
+    allocation = bench.started()
+    bench.wrote(0, exit_code=1)
+    bench.gone(0)
+    assert allocation.look()[0].agent_alive
+    bench.errs(f"{CANCELLED} DUE TO PREEMPTION ***")
+    record = allocation.look()[0].record
+    assert record is not None
+    assert record.stop_reason == "taken back"
+
+
+def test_an_end_that_was_told_stays_what_it_was(bench: Bench) -> None:
+    allocation = bench.started()
+    bench.wrote(0, exit_code=3)
+    bench.gone(0)
+    bench.now += OTHERS_PATIENCE_S + 0.1
+    told = allocation.look()[0]
+    assert not told.agent_alive
+    bench.errs(f"{CANCELLED} ***")
+    assert allocation.look()[0] == told
+
+
 def test_the_machine_that_failed_is_told_with_the_node_failure(bench: Bench) -> None:
     allocation = bench.started()
     bench.errs("srun: error: Node failure on scan2")
@@ -540,5 +583,5 @@ def test_an_srun_that_is_not_there_is_told(run: RunRecord, paths: RunPaths, tmp_
     with pytest.raises(FileNotFoundError, match="srun"):
         SlurmAllocation(
             run, paths, 0, options=read_options({}), slurm=Slurm(Played(scancel=Completed(0, "", "")), {}), job=17,
-            held=False, hosts=(), env={"PATH": str(tmp_path / "bin")}, time_is_up=lambda: None,
+            held=False, hosts=(), env={"PATH": str(tmp_path / "bin")}, time_is_up=lambda: None, why=lambda: None,
         )  # fmt: skip

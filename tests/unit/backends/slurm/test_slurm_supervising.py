@@ -15,6 +15,7 @@ from airlane.backends.base import Interruption
 from airlane.backends.slurm import supervising
 from airlane.backends.slurm.ledger import JobRecord, Start, add_record, claim, job_records
 from airlane.backends.slurm.options import read_options
+from airlane.backends.slurm.programs import Completed
 from airlane.backends.slurm.scheduler import Slurm
 from airlane.backends.slurm.supervising import Supervising
 from airlane.errors import CapacityError, ConfigError, SlurmUnavailableError
@@ -38,6 +39,7 @@ class Bench:
     job: dict[str, object] = field(default_factory=dict)
     now: float = 0.0
     allocation: Interruption | None = None
+    said_why: str = ""
 
     def __post_init__(self) -> None:
         self.slurm = Played(
@@ -55,7 +57,9 @@ class Bench:
     def with_allocation(self, *, held: bool = False) -> Supervising:
         """In the midst of an attempt, which is made up."""
         made = self.supervising(held=held)
-        made._allocation = SimpleNamespace(interruption=lambda: self.allocation)  # type: ignore[assignment]
+        made._allocation = SimpleNamespace(  # type: ignore[assignment]
+            interruption=lambda: self.allocation, said_why=self.said_why
+        )
         return made
 
     def shows(self, **fields: object) -> None:
@@ -252,6 +256,31 @@ def test_a_job_that_slurm_has_put_back_is_not_submitted_again(bench: Bench, fiel
     bench.shows(**fields)
     assert made.move((ended(0, CauseKind.PREEMPTED),)) == "Slurm starts job 17 again"
     assert bench.asked("sbatch") == []
+
+
+def test_a_job_of_which_srun_says_that_it_is_requeued_is_not_submitted_again(bench: Bench) -> None:
+    bench.said_why = "JOB REQUEUE"
+    made = bench.with_allocation()
+    bench.allocation = Interruption(CauseKind.PREEMPTED, "requeued")
+    assert made.move((ended(0, CauseKind.PREEMPTED),)) == "Slurm starts job 17 again"
+
+
+def test_without_the_machines_that_failed_the_others_may_be_too_few(bench: Bench) -> None:
+    class TooFew(Played):
+        """A partition that has no more nodes than the run needs."""
+
+        def __call__(self, command: Sequence[str], timeout_s: float, env: Mapping[str, str]) -> Completed:
+            if command[0] == "sbatch" and "--exclude" in bench.paths.slurm_script(1).read_text():
+                return failed(
+                    "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+                )
+            return super().__call__(command, timeout_s, env)
+
+    bench.slurm = TooFew(scontrol_partition=said(PARTITIONS), sbatch=said("18\n"))
+    made = bench.with_allocation()
+    assert made.move((ended(0, CauseKind.NODE_FAILED, "scan2"),)) == "goes on as Slurm job 18"
+    assert "--exclude" not in bench.paths.slurm_script(1).read_text()
+    assert job_records(bench.paths)[1].excluded == ()
 
 
 def test_a_job_that_slurm_ends_is_followed_by_another(bench: Bench) -> None:
