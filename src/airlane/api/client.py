@@ -343,11 +343,11 @@ class Client:
 
     def _settle_dead(self, view: RunView) -> RunView:
         from airlane.supervise.body import log_evidence
-        from airlane.supervise.settle import settle
+        from airlane.supervise.settle import settle_dead
 
         attempts = view.attempts
         evidence = log_evidence(view.paths, attempts[-1].number if attempts else 0)
-        settled = settle(
+        settled = settle_dead(
             view, self._store, self._backend(view.record.backend), self._disk, now=time.time(), evidence=evidence
         )
         if settled.verdict is not None and settled.state.terminal:

@@ -28,6 +28,13 @@ def settle(view: RunView, store: RunStore, backend: Backend, disk: Disk, *, now:
         return view
     if backend.poll([view.paths]).get(view.paths.id, Liveness.UNKNOWN) is not Liveness.DEAD:
         return view
+    return settle_dead(view, store, backend, disk, now=now, evidence=evidence)
+
+
+def settle_dead(
+    view: RunView, store: RunStore, backend: Backend, disk: Disk, *, now: float, evidence: Evidence
+) -> RunView:
+    """The same of a run whose supervisor is known to be dead: where there are many, one question told it of all."""
     view = store.view(view.paths)  # the supervisor may have written the end between the look and its own end
     if view.state.terminal:
         return view
