@@ -12,7 +12,7 @@ from airlane.cli.dispatch import error_text, split
 from airlane.cli.help_pages import command_page, group_page, overview
 from airlane.cli.registry import COMMANDS, FIRST_WORDS, load
 from airlane.cli.screen import Look
-from airlane.errors import ArgumentError, ConfigError, Problem, SpecError
+from airlane.errors import ArgumentError, ConfigError, NodeFailedError, Problem, SpecError
 from golden_text import check_golden
 
 from .conftest import Air
@@ -142,7 +142,7 @@ def test_the_version_is_told_in_json(air: Air) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        kind("it went wrong", hint="do this")
+        kind("it went wrong", hint="do this", **({"host": "n1"} if kind is NodeFailedError else {}))
         for kind in vars(errors).values()
         if isinstance(kind, type) and issubclass(kind, errors.AirError) and kind is not SpecError
     ],

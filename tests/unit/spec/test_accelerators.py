@@ -14,6 +14,7 @@ from airlane.spec.accelerators import AcceleratorKind, AcceleratorType, parse_ac
         ("GPU_8xB300", AcceleratorType("GPU_8xB300", "B300", 8, AcceleratorKind.GPU)),
         ("CPU_2xCORE", AcceleratorType("CPU_2xCORE", "CORE", 2, AcceleratorKind.CPU)),
         ("CPU_128xCORE", AcceleratorType("CPU_128xCORE", "CORE", 128, AcceleratorKind.CPU)),
+        ("GPU_4xANY", AcceleratorType("GPU_4xANY", "ANY", 4, AcceleratorKind.GPU)),
         ("a10", AcceleratorType("a10", "A10", 1, AcceleratorKind.POOL)),
         ("h100_80gb", AcceleratorType("h100_80gb", "H100", 8, AcceleratorKind.POOL)),
     ],
@@ -24,7 +25,19 @@ def test_a_known_type_is_read(name: str, expected: AcceleratorType) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "GPU_2xH100", "GPU_8xh100", "gpu_8xH100", "CPU_0xCORE", "CPU_02xCORE", "CPU_xCORE", "CPU_1xCORE\n", "A10"],
+    [
+        "",
+        "GPU_0xANY",
+        "GPU_2xany",
+        "GPU_2xH100",
+        "GPU_8xh100",
+        "gpu_8xH100",
+        "CPU_0xCORE",
+        "CPU_02xCORE",
+        "CPU_xCORE",
+        "CPU_1xCORE\n",
+        "A10",
+    ],
 )
 def test_any_other_name_is_unknown(name: str) -> None:
     assert parse_accelerator_type(name) is None

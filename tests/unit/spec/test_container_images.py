@@ -36,7 +36,9 @@ def test_a_reference_is_taken_as_it_is(read: Read, reference: str) -> None:
     assert docker_image.url == reference
 
 
-@pytest.mark.parametrize("reference", ["train image", "Me/Train", "https://registry.example/me/train", "./train", "a:b:c"])
+@pytest.mark.parametrize(
+    "reference", ["train image", "Me/Train", "https://registry.example/me/train", "./train", "a:b:c"]
+)
 def test_what_is_no_reference_is_refused(refuse: Refuse, reference: str) -> None:
     assert "expected an image's reference, or an archive" in only(refuse(image(reference))).message
 

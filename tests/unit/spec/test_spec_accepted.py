@@ -11,6 +11,7 @@ import pytest
 from airlane.spec.json_schema import json_schema
 from airlane.spec.load import Loaded
 from airlane.spec.models import CodeSource, GitPin, Permission, SecretRef, Workload
+from airlane.spec.ray_section import RaySpec
 
 Read = Callable[..., Loaded]
 
@@ -44,6 +45,14 @@ ROWS: list[tuple[str, str, Any]] = [
     (compute("num_accelerators: 16, accelerator_type: GPU_8xB300"), "compute.accelerators_per_node", 8),
     (compute("num_accelerators: 3, accelerator_type: GPU_1xH100"), "compute.nodes", 3),
     (compute("num_accelerators: 4, accelerator_type: CPU_2xCORE"), "compute.nodes", 2),
+    (compute("num_accelerators: 8, accelerator_type: GPU_4xANY"), "compute.nodes", 2),
+    ("ray: {}", "ray", RaySpec()),
+    ("ray:", "ray", None),
+    (
+        "ray: {num_cpus: 0, object_store_gb: 64, ready_timeout_minutes: 20, dashboard: public}",
+        "ray",
+        RaySpec(num_cpus=0, object_store_gb=64, ready_timeout_minutes=20, dashboard="public"),
+    ),
     (compute("num_accelerators: 128, accelerator_type: CPU_64xCORE"), "compute.accelerators_per_node", 64),
     (compute(f"num_accelerators: 2, accelerator_type: a10, {POOL}"), "compute.nodes", 2),
     (compute(f"num_accelerators: 3, accelerator_type: h100_80gb, {POOL}"), "compute.accelerators_per_node", 3),

@@ -12,7 +12,7 @@ from airlane.spec.load import load_text
 
 Refuse = Callable[..., tuple[Problem, ...]]
 
-TYPES = "one of GPU_1xA10, GPU_1xH100, GPU_8xH100, GPU_8xB300, a10, h100_80gb, CPU_<n>xCORE"
+TYPES = "one of GPU_1xA10, GPU_1xH100, GPU_8xH100, GPU_8xB300, a10, h100_80gb, GPU_<n>xANY, CPU_<n>xCORE"
 VERSIONS = "one of 4, 5, 6, AI5, AI6, host (databricks_ai_v5 is AI5)"
 LONG = "x" * 101
 
@@ -252,6 +252,19 @@ VARIABLES = [
     (variable("A: ~"), "2:3 env_variables.A: expected text, got nothing"),
     (variable("A: [1]"), "2:3 env_variables.A: expected text, got a list"),
     (variable("A: {b: c}"), "2:3 env_variables.A: expected text, got a map"),
+    (
+        "ray: {}\n" + variable("RAY_ADDRESS: head:6379"),
+        "3:3 env_variables.RAY_ADDRESS: `ray` sets this variable itself",
+    ),
+    (
+        "ray: {}\nsecrets:\n  RAY_AUTH_TOKEN: ray/token",
+        "3:3 secrets.RAY_AUTH_TOKEN: `ray` sets this variable itself",
+    ),
+    ("ray: true", "1:1 ray: expected a map (name: value), got the boolean true"),
+    (
+        "ray: {dashboard: everybody}",
+        "1:7 ray.dashboard: expected one of private, public, got 'everybody'",
+    ),
     (variable("1A: x"), f"2:3 env_variables.1A: {NAME_RULE}"),
     (variable("A-b: x"), f"2:3 env_variables.A-b: {NAME_RULE}"),
     (variable("'': x"), f"2:3 env_variables.: {NAME_RULE}"),
