@@ -45,17 +45,22 @@ def node_line(node: int, host: str, address: str, look: Look) -> str:
     return f"{look.ok} {'worker' if node else 'head':<{_LABEL}} {host:<{_LABEL}} {address}".rstrip()
 
 
-def ready_page(view: RunView, state: ClusterState) -> str:
-    """What stands on the screen once a cluster is ready: where it is, and how it is used."""
-    name = f" {view.record.id}"
+def ready_page(view: RunView, state: ClusterState, *, profile: str | None = None) -> str:
+    """What stands on the screen once a cluster is ready: where it is, and how it is used.
+
+    `profile` is the one that was named; the commands need it, too.
+    """
+    where = f" -p {profile}" if profile is not None else ""
+    name = f"{where} {view.record.id}"
+    flag = f"{where} --cluster {view.record.id}"
     forwards = "" if _is_here(state) else "   (forwards it to this machine)"
     rows = [
         ("dashboard", f"air ray dashboard{name}{forwards}"),
         ("connect", f'eval "$(air ray env{name})" && python train.py'),
-        ("driver", f"air ray exec{_flag(name)} -- python train.py"),
+        ("driver", f"air ray exec{flag} -- python train.py"),
         ("client", f"ray://{state.client}"),
         ("jobs", _jobs_words(state)),
-        ("submit", f"air ray exec{_flag(name)} -- ray job submit -- python train.py"),
+        ("submit", f"air ray exec{flag} -- ray job submit -- python train.py"),
         ("stop", f"air ray down{name}"),
     ]
     lines = [f"Ray cluster ready at {state.address}     {totals(state)}"]
@@ -72,10 +77,6 @@ def _jobs_words(state: ClusterState) -> str:
     """Where Ray's Jobs API listens, and from where that can be reached."""
     on_head = f", on {state.host} alone" if state.dashboard.startswith("127.") else ""
     return f"http://{state.dashboard}{on_head}"
-
-
-def _flag(name: str) -> str:
-    return f" --cluster{name}"
 
 
 def _is_here(state: ClusterState) -> bool:

@@ -58,6 +58,12 @@ def test_a_ready_cluster_says_how_it_is_used(*, public: bool) -> None:
     check_golden("ray_ready_public.txt" if public else "ray_ready.txt", page)
 
 
+def test_the_commands_name_the_profile_that_was_named() -> None:
+    page = ready_page(cluster_view(), STATE, profile="hpc")
+    assert "air ray down -p hpc 7m0c2x1a" in page
+    assert "air ray exec -p hpc --cluster 7m0c2x1a -- python train.py" in page
+
+
 def test_the_status_shows_nodes_use_and_what_waits() -> None:
     nodes = (
         RayNode("node-1", "10.2.0.17", "DEAD", head=False, cpus=96, gpus=8, why="health check failed"),

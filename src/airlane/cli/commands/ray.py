@@ -102,7 +102,7 @@ class _Waiting:
         if self._context.json:
             screen.show(data_line(cluster_facts(view, state), time.time()))
         else:
-            screen.show(ready_page(view, state))
+            screen.show(ready_page(view, state, profile=self._context.profile))
         return EXIT_OK
 
     def _failed(self, view: RunView) -> int:
