@@ -50,7 +50,7 @@ def test_secrets_that_others_may_read_are_refused(host: AgentHost) -> None:
 
 
 def test_the_values_of_every_file_are_hidden_and_the_last_file_wins(host: AgentHost) -> None:
-    files = []
+    files: list[str] = []
     for values in ({"TOKEN": "first-token", "USER_NAME": "from-the-run"}, {"USER_NAME": "from-tracking"}):
         written = Path(host.secrets(values))
         files.append(str(written.rename(written.with_name(f"secrets-{len(files)}.json"))))
