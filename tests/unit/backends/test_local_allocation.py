@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from airlane.backends import local_allocation
-from airlane.backends.local_allocation import AGENT_MAIN, end_agents, is_agent
+from airlane.backends.agents import AGENT_MAIN
+from airlane.backends.local_allocation import end_agents, is_agent
 from airlane.launch.ports import free_port
 from airlane.store.paths import RunPaths
 
