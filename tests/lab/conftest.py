@@ -61,3 +61,9 @@ def engines(lab: Lab) -> dict[str, DockerEngine]:
 def small_image() -> Path:
     """A `.tar.gz` of a container image with bash and python3, as `docker save` writes it."""
     return small_image_archive()
+
+
+@pytest.fixture(scope="session")
+def ray_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the one home of all runs with Ray, so that their environment is built once."""
+    return tmp_path_factory.mktemp("ray-lab")

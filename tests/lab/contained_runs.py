@@ -45,11 +45,12 @@ class ContainedRuns(SlurmRuns):
         return facts
 
     def left(self, run_id: str) -> list[str]:
-        """The containers of a run, on every node whose engine answers, and its temporary folders."""
-        found = [
-            f"{node}: {name}" for node, engine in self.engines.items() for name in _names(engine) if run_id in name
-        ]
-        return found + temporary_folders(run_id)
+        return containers_of(run_id, self.engines)
+
+
+def containers_of(run_id: str, engines: Mapping[str, DockerEngine]) -> list[str]:
+    """The containers of a run, ended ones included, on every node whose engine answers."""
+    return [name for engine in engines.values() for name in _names(engine) if run_id in name]
 
 
 def temporary_folders(run_id: str) -> list[str]:
