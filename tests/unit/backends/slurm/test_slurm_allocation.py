@@ -226,10 +226,10 @@ def test_a_machine_that_fails_while_the_nodes_come_up_is_named(bench: Bench) -> 
 def test_an_agent_that_cannot_even_start_is_not_waited_for(bench: Bench) -> None:
     allocation = bench.ask()
     bench.srun.hello(0)
-    bench.errs("1: airlane-node: line 2: /opt/py: No such file or directory")
+    bench.errs("1: airlane-node: line 2: /shared/python: No such file or directory")
     bench.gone(1, 127)
     bench.until(lambda: 0 in allocation._step.hellos)
-    with pytest.raises(BackendError, match=r"srun could not start the nodes: .*/opt/py: No such file"):
+    with pytest.raises(BackendError, match=r"srun could not start the nodes: .*/shared/python: No such file"):
         allocation.waiting()
 
 

@@ -212,7 +212,7 @@ def test_a_killed_srun_is_over(srun: MadeSrun, step: Step) -> None:
     step.kill()
 
 
-RUN_OPTIONS = read_options({"accelerators": {"H100": "gpu:h100"}, "cpus_per_accelerator": 4, "python": "/opt/py"})
+RUN_OPTIONS = read_options({"accelerators": {"H100": "gpu:h100"}, "cpus_per_accelerator": 4, "python": "/shared/python"})
 
 
 def words(run: RunRecord, paths: RunPaths, options: SlurmOptions = RUN_OPTIONS, **more: object) -> list[str]:
@@ -231,7 +231,7 @@ def test_the_command_says_all_that_a_site_or_an_environment_might_say_otherwise(
     ):  # fmt: skip
         assert option in said
     assert not [option for option in said if option.startswith(("--jobid", "--exclude"))]
-    assert command[-6:-4] == ["airlane-node", "/opt/py"]
+    assert command[-6:-4] == ["airlane-node", "/shared/python"]
     assert command[-3:] == [str(paths.nodes(2)), run.id, "2"]
 
 
