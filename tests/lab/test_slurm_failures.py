@@ -76,14 +76,16 @@ def _begin(lab: Lab, runs: SlurmRuns) -> dict[str, Disaster]:
         "first hung": (lab.hang, 0, alone),
         "noticed by Slurm": (lab.kill, 1, patient),
     }
+    runs.profile("hour", time="60")
     times: dict[str, dict[str, Any]] = {
         "time, and a retry": {"command": SAVES, "max_retries": 1},
         "time": {"command": SAVES},
         "time, unheard": {"command": DEAF},
+        "own time": {"command": SAVES, "profile": "hour", "timeout_minutes": 1},
         "more time": {"command": SAVES.replace("while", "(sleep 75; touch over) &\nwhile [ ! -e over ] &&")},
     }
     submitted = {name: runs.submit(SAVES, profile=profile) for name, (_, _, profile) in machines.items()}
-    submitted |= {name: runs.submit(profile=minute, nodes=1, **fields) for name, fields in times.items()}
+    submitted |= {name: runs.submit(**{"profile": minute, "nodes": 1, **fields}) for name, fields in times.items()}
     for name, run in submitted.items():
         runs.await_log(run, nodes=2 if name in machines else 1)
     disasters = {name: Disaster(runs, run, runs.hosts(run)) for name, run in submitted.items()}
@@ -122,10 +124,10 @@ def test_of_a_machine_that_is_cut_off_nothing_goes_on(disasters: dict[str, Disas
 def test_slurm_starts_a_run_again_whose_first_machine_is_lost(disasters: dict[str, Disaster], what: str) -> None:
     disaster = disasters[what]
     runs = disaster.runs
-    queued = runs.await_phase(disaster.run, "queued", within_s=60)
-    assert queued["detail"].startswith("Slurm has put it back into the queue and starts it again")
-    runs.await_log(disaster.run, attempt=1, within_s=AGAIN_WITHIN_S)
-    facts = runs.facts(disaster.run)
+    if what == "first killed":  # the first of them that is looked at
+        queued = runs.await_phase(disaster.run, "queued", within_s=60)
+        assert queued["detail"].startswith("Slurm has put it back into the queue and starts it again")
+    facts = runs.told_end(disaster.run, within_s=AGAIN_WITHIN_S)
     assert cause_of(facts, 0) == ("node_failed", disaster.victim)
     assert facts["attempts"][0]["status"] == "FAILED"
     assert disaster.victim not in facts["attempts"][1]["hosts"]
@@ -181,6 +183,12 @@ def test_slurms_time_limit_ends_a_run_without_retries(disasters: dict[str, Disas
     assert facts["status"] == "TIMEDOUT"
     assert facts["cause"]["summary"].startswith("Slurm's time limit is about to be reached (Slurm job ")
     assert disasters["time, unheard"].ended()["status"] == "TIMEDOUT"
+
+
+def test_a_command_that_takes_too_long_is_timed_out_by_the_run_itself(disasters: dict[str, Disaster]) -> None:
+    facts = disasters["own time"].ended()
+    assert ends_of(facts) == [TIMED_OUT]
+    assert facts["cause"]["summary"] == "the command was still running after 1 min (timeout_minutes)"
 
 
 def test_a_time_limit_that_was_moved_is_the_one_that_counts(disasters: dict[str, Disaster]) -> None:

@@ -17,6 +17,7 @@ from airlane.cli.run_words import (
 )
 from airlane.cli.screen import Look
 from airlane.cli.words import count, size
+from airlane.spec.profiles import BUILT_IN
 
 if TYPE_CHECKING:
     from airlane.api import RunPlan
@@ -37,13 +38,16 @@ def check_marks(plan: RunPlan, look: Look) -> list[str]:
         git = git_words(plan.snapshot.git)
         lines.append(_mark(look, "code", short_digest(plan.snapshot.digest), code + (f"  ({git})" if git else "")))
     lines.append(_environment_mark(plan, look) if plan.record.image is None else _image_mark(plan.record.image, look))
+    if not _is_here(plan) and plan.refusal is None:
+        lines += _where(plan, look)
     return [*lines, *(f"{look.warn} {warning}" for warning in plan.warnings)]
 
 
 def dry_run_page(plan: RunPlan, look: Look) -> str:
     """The whole plan, for people."""
     lines = check_marks(plan, look)
-    lines += _where(plan, look)
+    if _is_here(plan) or plan.refusal is not None:
+        lines += _where(plan, look)
     if plan.record.network is not None:
         lines.append(_mark(look, "network", plan.record.network, "set on each node, from the devices it has"))
     if plan.record.image is not None:
@@ -119,6 +123,11 @@ def _joined(values: list[str]) -> str:
         if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
             return f"{numbers[0]}..{numbers[-1]}"
     return "|".join(different)
+
+
+def _is_here(plan: RunPlan) -> bool:
+    """Whether the run would be where it is typed: that needs no saying."""
+    return plan.record.backend == BUILT_IN
 
 
 def _where(plan: RunPlan, look: Look) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # The watch looks at least once a second. What is longer than this, it slept: its machine, or its job, was suspended.
-_LONGEST_NAP_S = 5.0
+_LONGEST_NAP_S = 2.0
 
 
 class Lease:

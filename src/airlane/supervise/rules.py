@@ -99,12 +99,13 @@ def next_action(situation: Situation) -> Action:
     if situation.interrupted is not None:
         return Stop(live, Reason.INTERRUPTED)
     first = first_failure(situation.reports)
+    by_itself = first is not None and not _was_stopped(next(r for r in situation.reports if r.node == first))
+    if situation.cancel and not by_itself and (live or first is not None):
+        return Stop(live, Reason.CANCEL)
     if first is not None:
         return Stop(live, Reason.FAILURE, first)
     if not live:
         return Ended(State.SUCCESS, None, None)
-    if situation.cancel:
-        return Stop(live, Reason.CANCEL)
     deadlines = _deadlines(situation)
     for reason, deadline in deadlines:
         if situation.now >= deadline:

@@ -65,7 +65,8 @@ def made_plan() -> Any:
             for node in range(2)
         ),
         command=loaded.workload.command,
-        backend_lines=("16 × H100 on this machine",),
+        backend_lines=("16 × H100 on 2 nodes of Slurm's partition gpu (9 of 12 free now)",),
+        script=None,
         record=RECORD,
         refusal=None,
         warnings=("permissions are kept in the run's record and mean nothing here",),

@@ -17,18 +17,22 @@ from airlane.backends.slurm.liveness import last_record, liveness
 from airlane.backends.slurm.options import read_options
 from airlane.backends.slurm.scheduler import Slurm
 from airlane.backends.slurm.script import batch_script, placement, time_limit_s
-from airlane.backends.slurm.step import BESIDE
+from airlane.backends.slurm.step import BESIDE, step_name
 from airlane.backends.slurm.supervising import Supervising, restarts
 from airlane.backends.slurm.verdicts import last_words
 from airlane.backends.slurm.words import pending_words
-from airlane.errors import BackendError, CapacityError, StoreError
+from airlane.errors import BackendError, CapacityError, SlurmUnavailableError, StoreError
+from airlane.store import codec
 from airlane.store.paths import Home, RunPaths
-from airlane.store.records import Attempt, RunRecord
+from airlane.store.records import Attempt, RunRecord, Status
 from airlane.store.runs import NewRun
+from airlane.store.states import Phase
 
 # How long a supervisor that was asked to end may take before its job is ended with everything in it.
 CANCEL_PATIENCE_S = 60.0
 ASK_S = 30.0
+SWEEP_S = 5.0
+_SWEEP_PAUSE_S = 0.1
 _HELD = "SLURM_JOB_ID"
 
 
@@ -128,7 +132,18 @@ class SlurmBackend(Backend):
         records = job_records(run)
         if not records or records[-1].held:
             return  # the supervisor on this machine looks for the request
-        job = records[-1].job
+        try:
+            self._cancel(run, records[-1].job)
+        except SlurmUnavailableError as error:
+            status = codec.read(Status, run.status)
+            if status is not None and status.phase is not Phase.QUEUED:
+                return  # the supervisor looks for the request, too: Slurm would only have been quicker
+            raise SlurmUnavailableError(
+                error.message,
+                hint=f"the run ends when Slurm starts it; sooner, once Slurm answers: air cancel {run.id}",
+            ) from error
+
+    def _cancel(self, run: RunPaths, job: int) -> None:
         if run.cancel.exists() and time.time() - run.cancel.stat().st_mtime > CANCEL_PATIENCE_S:
             self._slurm.cancel(job)
             return
@@ -162,7 +177,17 @@ class SlurmBackend(Backend):
             return None
 
     def sweep(self, run: RunPaths) -> None:
-        del run  # Slurm ends what is left of a job; of a step, its agents do, when srun is gone
+        record = last_record(run)
+        if record is None or not record.held:
+            return  # Slurm ends what is left of a job
+        deadline = time.monotonic() + SWEEP_S
+        try:
+            while (steps := self._slurm.steps(record.job, step_name(run.id))) and time.monotonic() < deadline:
+                for step in steps:
+                    self._slurm.cancel(record.job, signal="KILL", step=step)
+                time.sleep(_SWEEP_PAUSE_S)
+        except BackendError:
+            return  # the agents end by themselves when srun is gone
 
     def allocate(self, run: RunRecord, paths: RunPaths, attempt: int) -> Allocation:
         return self._supervise(run, paths).allocate(attempt)

@@ -118,6 +118,18 @@ class Slurm:
             return False
         return done.exit_code == 0
 
+    def steps(self, job: int, name: str) -> tuple[int, ...]:
+        """The numbers of the job's steps of that name that have not ended.
+
+        Raises:
+            SlurmUnavailableError: Slurm did not answer.
+        """
+        done = self._ask("squeue", "--noheader", "--steps", f"--jobs={job}", "--format=%i|%j")
+        if done.exit_code and not _NO_SUCH_JOB.search(done.stderr):
+            raise _unexpected("squeue", done)
+        found = (re.fullmatch(r"\d+\.(\d+)\|(.*)", line.strip()) for line in done.stdout.splitlines())
+        return tuple(int(step[1]) for step in found if step is not None and step[2] == name)
+
     def cancel(
         self,
         job: int,

@@ -54,6 +54,11 @@ class Hello:
     behind_s: float
 
 
+def step_name(run_id: str) -> str:
+    """What Slurm calls the step of a run's attempt."""
+    return f"air-{run_id}"
+
+
 def look_options(run: RunRecord, *, held_job: int | None, without: Sequence[str] = ()) -> list[str]:
     """A short srun on the nodes of an attempt, beside its step."""
     return [
@@ -91,7 +96,7 @@ def step_command(
     return [
         "srun",
         *([f"--jobid={held_job}"] if held_job is not None else []),
-        f"--job-name=air-{run.id}",
+        f"--job-name={step_name(run.id)}",
         f"--nodes={run.nodes}",
         f"--ntasks={run.nodes}",
         "--ntasks-per-node=1",

@@ -26,6 +26,7 @@ from airlane.store.records import Attempt, CauseKind, RunRecord
 # srun tells why a step was ended a moment after the supervisor got its SIGTERM.
 _WHY_PATIENCE_S = 1.0
 _ASK_AGAIN_S = 1.0
+_ASK_WHY_AGAIN_S = 0.2
 # Between srun's word that a job is preempted and Slurm's on what becomes of it.
 _DECISION_S = 3.0
 _PAUSE_S = 0.05
@@ -52,6 +53,7 @@ class Supervising:
         self._why: Interruption | None = None
         self._asked_at: float | None = None
         self._ask_at = 0.0
+        self._ask_why_at = 0.0
         self._warned = False
         self._failed_hosts: tuple[str, ...] = ()
         self._moved: str | None = None
@@ -161,8 +163,9 @@ class Supervising:
         """Why Slurm ends the step or the job, as far as it says so itself; None until it does."""
         now = time.monotonic()
         self._asked_at = self._asked_at or now
-        if now < self._ask_at:
+        if now < self._ask_why_at:
             return None
+        self._ask_why_at = now + (_ASK_WHY_AGAIN_S if now - self._asked_at < _WHY_PATIENCE_S else _ASK_AGAIN_S)
         job = self._refresh()
         told = job is not None and (job.stage is not Stage.RUNNING or job.preempted_at is not None)
         if job is None or not (told or now - self._asked_at > _WHY_PATIENCE_S):
