@@ -102,7 +102,8 @@ def step_command(
         "--ntasks-per-node=1",
         *([f"--cpus-per-task={cpus}"] if cpus is not None else []),
         *([f"--gres={gres}:{run.accelerators_per_node}"] if gres is not None and not run.simulate else []),
-        *([f"--exclude={','.join(without)}"] if without else []),
+        # Slurm keeps the step that lost a machine for as long as the job lasts, with what it holds elsewhere.
+        *([f"--exclude={','.join(without)}", *BESIDE] if without else []),
         "--kill-on-bad-exit=0",
         "--wait=0",
         "--label",
