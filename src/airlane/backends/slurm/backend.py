@@ -218,8 +218,9 @@ class SlurmBackend(Backend):
 
     def on_node(self, run: RunPaths, host: str, *, terminal: bool = False) -> tuple[str, ...]:
         job = job_records(run)[-1].job
-        step = (*BESIDE, "--nodes=1", "--ntasks=1", "--mpi=none", "--quiet", *(["--pty"] if terminal else []))
-        return ("srun", f"--jobid={job}", f"--nodelist={host}", *step)
+        # srun holds back what does not end in a line break, as an answer of HTTP does not.
+        step = (*BESIDE, "--nodes=1", "--ntasks=1", "--mpi=none", "--quiet", "--unbuffered")
+        return ("srun", f"--jobid={job}", f"--nodelist={host}", *step, *(["--pty"] if terminal else []))
 
     def doctor(self) -> Iterator[Finding]:
         from airlane.backends.slurm.doctor import doctor
