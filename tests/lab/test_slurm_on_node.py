@@ -36,13 +36,16 @@ def test_a_command_beside_a_run_answers_at_once_byte_by_byte(runs: SlurmRuns, mo
     backend = make_backend("slurm", Home(runs.home), {})
     second = runs.hosts(run)[1]
     command = [*backend.on_node(runs.paths(run), second), "bash", "-c", f'hostname | tr -d "\\n"; {ANSWERS}']
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as beside:
+    beside = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
         assert beside.stdin is not None
         assert beside.stdout is not None
         assert answer(beside.stdout) == second.encode()
         beside.stdin.write(b"abc")  # no line break, and more could follow
         beside.stdin.flush()
         assert answer(beside.stdout) == b"abc"
+    finally:
         beside.kill()
+        beside.communicate()
     runs.air("cancel", run, "-p", "lab")
     assert runs.ended(run, within_s=30)["status"] == "CANCELED"
