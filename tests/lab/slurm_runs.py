@@ -49,7 +49,7 @@ class SlurmRuns:
         self._profiles[name] = {**common, "silence_s": SILENCE_S, **keys}
         lines = []
         for each, values in self._profiles.items():
-            lines += [f"[profiles.{each}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
+            lines += [f"[profiles.{each}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
         (self.folder / "config.toml").write_text("\n".join(lines), encoding="utf-8")
         return name
 
@@ -183,6 +183,12 @@ def _is(argv: tuple[str, ...], what: str) -> bool:
     """A keeper's words hold the agent's command line."""
     is_keeper = "airlane-node" in argv
     return is_keeper == (what == "keeper")
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {_toml(item)}' for key, item in value.items())} }}"
+    return json.dumps(value)
 
 
 def cause_of(facts: Mapping[str, Any], attempt: int | None = None) -> tuple[str, str | None]:

@@ -90,6 +90,7 @@ class Interruption:
     summary: str
     host: str | None = None
     signal: str | None = None
+    hint: str | None = None
 
 
 @frozen

@@ -88,7 +88,8 @@ def node_cause(report: NodeReport, host: str, *, started_at: float, evidence: Ev
 
 def interrupted_cause(interruption: Interruption) -> Cause:
     """The cause of an attempt whose nodes were taken back, or whose supervisor was ended."""
-    return Cause(interruption.kind, interruption.summary, host=interruption.host, signal=interruption.signal)
+    told = interruption
+    return Cause(told.kind, told.summary, host=told.host, signal=told.signal, hint=told.hint)
 
 
 def refused_cause(error: AirError | OSError) -> Cause:

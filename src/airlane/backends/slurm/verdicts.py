@@ -12,6 +12,7 @@ from airlane.store import codec
 from airlane.store.paths import RunPaths
 from airlane.store.records import CauseKind, Status
 
+_SCRIPT_SAYS = "airlane: "
 _KINDS: dict[EndKind, CauseKind] = {
     EndKind.CANCELED: CauseKind.CANCELED,
     EndKind.TIMEOUT: CauseKind.TIMEOUT,
@@ -47,23 +48,38 @@ def last_words(run: RunPaths, slurm: Slurm, *, own_job: int | None) -> Interrupt
             return None
         job = _ask(records[-2].job, slurm)
     end = job_end(job) if job is not None else None
-    return _interruption(job, end) if job is not None and end is not None else None
+    return _interruption(run, job, end) if job is not None and end is not None else None
 
 
 def _ask(number: int, slurm: Slurm) -> SlurmJob | None:
     return slurm.show(number) or slurm.account([number]).get(number)
 
 
-def _interruption(job: SlurmJob, end: JobEnd) -> Interruption | None:
+def _interruption(run: RunPaths, job: SlurmJob, end: JobEnd) -> Interruption | None:
     if end.kind is EndKind.COMPLETED:
         return None
     kind, words, signal = _KINDS[end.kind], end_words(job, end), None
+    if end.kind is EndKind.NO_OUTPUT:
+        return Interruption(kind, words, hint="set home in the profile to a folder that all nodes share")
     if end.kind is EndKind.FAILED and end.exit_code == EXIT_NOT_SHARED:
-        kind, words = CauseKind.SETUP, f"{words}: see supervisor.log"
-    elif end.kind is EndKind.FAILED and end.signal:
+        return _complaint(run) or Interruption(CauseKind.SETUP, words, hint=f"see {run.supervisor_log}")
+    if end.kind is EndKind.FAILED and end.signal:
         signal = signal_name(end.signal)
         words = f"the run's supervisor was killed by {signal}: {words}"
     return Interruption(kind, words, job.batch_host if kind is CauseKind.NODE_FAILED else None, signal)
+
+
+def _complaint(run: RunPaths) -> Interruption | None:
+    """What the batch script missed on its node, and what to set, in its own words (see script.py)."""
+    try:
+        lines = run.supervisor_log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    said = next((line for line in reversed(lines) if line.startswith(_SCRIPT_SAYS)), None)
+    if said is None:
+        return None
+    missed, colon, advice = said.removeprefix(_SCRIPT_SAYS).partition(": set ")
+    return Interruption(CauseKind.SETUP, missed, hint=f"set {advice}" if colon else None)
 
 
 def _last_start(run: RunPaths, slurm: Slurm, job: SlurmJob) -> Interruption:

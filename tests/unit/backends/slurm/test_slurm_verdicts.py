@@ -53,7 +53,7 @@ def test_a_run_without_a_job_has_no_last_words(paths: RunPaths) -> None:
         (
             {"JobState": "FAILED", "ExitCode": "78:0"},
             CauseKind.SETUP,
-            "Slurm job 17 ended with exit code 78 on scan1: see supervisor.log",
+            "Slurm job 17 ended with exit code 78 on scan1",
         ),
         (
             {"JobState": "FAILED", "ExitCode": "0:53"},
@@ -71,6 +71,12 @@ def test_the_end_of_the_job_is_told(paths: RunPaths, fields: dict[str, object], 
     found = ask(paths, Played(scontrol=said(shown(17, **fields))), 17)
     assert found is not None
     assert (found.kind, found.summary, found.signal) == (kind, summary, None)
+
+
+def test_what_the_batch_script_missed_is_told_in_its_words(paths: RunPaths) -> None:
+    paths.supervisor_log.write_text("airlane: scan1 has no /x/python: set python in the profile to another\n")
+    found = ask(paths, Played(scontrol=said(shown(17, ExitCode="78:0"))), 17)
+    assert found == Interruption(CauseKind.SETUP, "scan1 has no /x/python", hint="set python in the profile to another")
 
 
 def test_a_killed_supervisor_is_told_with_its_signal(paths: RunPaths) -> None:
