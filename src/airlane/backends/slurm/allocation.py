@@ -38,6 +38,8 @@ ASK_AGAIN_S = 1.0
 # Machines whose clocks differ more than this break tokens, locks, and the order of what is logged.
 MOST_SKEW_S = 30.0
 _TAKEN_BACK = "taken back"
+# bash's exit codes where a program cannot be run, or is not there.
+_NO_PROGRAM = (126, 127)
 
 _WHY: dict[str, tuple[CauseKind, str]] = {
     "TIME LIMIT": (CauseKind.TIMEOUT, "Slurm's time limit was reached"),
@@ -142,6 +144,13 @@ class SlurmAllocation(Allocation):
         return NodeFailedError(f"{', '.join(missing)} {words}", host=missing[0])
 
     def _not_started(self) -> AirError:
+        without = min((rank for rank, code in self._step.gone.items() if code in _NO_PROGRAM), default=None)
+        if without is not None:
+            host = self._hosts[without] if without < len(self._hosts) else "unknown host"
+            return ConfigError(
+                f"node {without} ({host}) has no {self._options.interpreter}",
+                hint="set python in the profile to an interpreter that all nodes share",
+            )
         failed = sorted(self._step.failed_hosts)
         words = f"srun could not start the nodes: {self._step.last_words}"
         return NodeFailedError(words, host=failed[0]) if failed else BackendError(words)

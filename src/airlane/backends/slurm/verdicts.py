@@ -66,7 +66,9 @@ def _interruption(run: RunPaths, job: SlurmJob, end: JobEnd) -> Interruption | N
     if end.kind is EndKind.FAILED and end.signal:
         signal = signal_name(end.signal)
         words = f"the run's supervisor was killed by {signal}: {words}"
-    return Interruption(kind, words, job.batch_host if kind is CauseKind.NODE_FAILED else None, signal)
+    host = job.batch_host if kind is CauseKind.NODE_FAILED else None
+    hint = f"see {run.supervisor_log}" if kind is CauseKind.SUPERVISOR_LOST and not signal else None
+    return Interruption(kind, words, host, signal, hint)
 
 
 def _complaint(run: RunPaths) -> Interruption | None:

@@ -229,7 +229,15 @@ def test_an_agent_that_cannot_even_start_is_not_waited_for(bench: Bench) -> None
     bench.errs("1: airlane-node: line 2: /shared/python: No such file or directory")
     bench.gone(1, 127)
     bench.until(lambda: 0 in allocation._step.hellos)
-    with pytest.raises(BackendError, match=r"srun could not start the nodes: .*/shared/python: No such file"):
+    with pytest.raises(ConfigError, match=r"node 1 \(scan2\) has no "):
+        allocation.waiting()
+
+
+def test_an_agent_that_ends_before_its_hello_is_told_in_its_words(bench: Bench) -> None:
+    allocation = bench.ask()
+    bench.errs("1: ImportError: no module named airlane")
+    bench.gone(1, 1)
+    with pytest.raises(BackendError, match=r"srun could not start the nodes: .*no module named airlane"):
         allocation.waiting()
 
 
