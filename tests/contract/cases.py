@@ -29,6 +29,8 @@ class Case:
     compute: Compute
     too_large: Compute
     options: dict[str, Any]
+    # Within an allocation of the lab's, where a supervisor is a process of this machine.
+    needs_lab: bool = False
 
     def make(self, home: Path) -> Backend:
         return make_backend(self.backend, Home(home), self.options)
@@ -40,6 +42,13 @@ CASES = {
         compute=Compute(2, 1, "GPU_1xH100", simulate=True),
         too_large=Compute(3, 1, "GPU_1xH100", simulate=True),
         options={"simulated_slots": 2},
+    ),
+    "slurm": Case(
+        backend="slurm",
+        compute=Compute(2, 1, "CPU_1xCORE"),
+        too_large=Compute(3, 1, "CPU_1xCORE"),
+        options={},
+        needs_lab=True,
     ),
 }
 
@@ -61,11 +70,14 @@ class Inside:
     def granted(self, attempt: int = 0) -> Allocation:
         """An allocation, once it is granted."""
         allocation = self.backend.allocate(self.record, self.paths, attempt)
+        self.await_grant(allocation)
+        return allocation
+
+    def await_grant(self, allocation: Allocation) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while allocation.waiting() is not None:
             assert time.monotonic() < deadline, "not granted"
             allocation.wait(0.5)
-        return allocation
 
     def start_all(self, allocation: Allocation, *, attempt: int = 0) -> None:
         make_private_folder(self.paths.nodes(attempt))

@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,14 @@ from airlane.backends.registry import make_backend
 from airlane.backends.slurm import backend as module
 from airlane.backends.slurm.backend import CANCEL_PATIENCE_S, SlurmBackend, held_job
 from airlane.backends.slurm.ledger import JobRecord, Start, add_record, claimed_by, job_records
+from airlane.backends.slurm.programs import Completed
 from airlane.backends.slurm.scheduler import Slurm
-from airlane.errors import CapacityError, ConfigError, StoreError
+from airlane.errors import CapacityError, ConfigError, SlurmUnavailableError, StoreError
+from airlane.store import codec
 from airlane.store.paths import Home, RunPaths
-from airlane.store.records import CauseKind, RunRecord
+from airlane.store.records import CauseKind, RunRecord, Status
 from airlane.store.runs import NewRun
+from airlane.store.states import Phase, State
 from airlane.store.supervisor_lock import is_held
 
 from .answers import GROUPS, NO_SUCH_JOB, PARTITIONS, QUEUE, REFUSED, Played, failed, said
@@ -243,6 +246,24 @@ def test_of_a_run_that_went_on_the_last_job_is_canceled(home: Home, paths: RunPa
     assert commands(played, "scancel") == [(*PENDING_ONLY, "26")]
 
 
+def test_a_cancel_that_slurm_does_not_hear_is_heard_by_the_supervisor(home: Home, paths: RunPaths) -> None:
+    backend, _ = backend_of(home, scancel=failed(REFUSED))
+    made_job(paths, 40)
+    paths.status.write_bytes(codec.encode(Status(State.RUNNING, Phase.RUNNING, None, 1.0, 1, "scan1")))
+    backend.cancel(asked_to_cancel(paths))
+
+
+@pytest.mark.parametrize("phase", [None, Phase.QUEUED])
+def test_a_cancel_that_nobody_hears_is_told(home: Home, paths: RunPaths, phase: Phase | None) -> None:
+    backend, _ = backend_of(home, scancel=failed(REFUSED))
+    made_job(paths, 26)
+    if phase is not None:
+        paths.status.write_bytes(codec.encode(Status(State.RUNNING, phase, None, 1.0, 1, "scan1")))
+    with pytest.raises(SlurmUnavailableError) as caught:
+        backend.cancel(asked_to_cancel(paths))
+    assert f"air cancel {paths.id}" in str(caught.value.hint)
+
+
 def test_the_users_own_allocation_is_not_canceled(home: Home, paths: RunPaths) -> None:
     backend, played = backend_of(home)
     backend.cancel(asked_to_cancel(made_job(paths, 40, held=True)))
@@ -307,3 +328,32 @@ def test_a_command_on_a_host_runs_in_the_runs_last_job(home: Home, paths: RunPat
     words = backend_of(home)[0].on_node(made_job(paths, 18), "scan2")
     assert words[0] == "srun"
     assert {"--jobid=18", "--nodelist=scan2", "--overlap", "--ntasks=1"} <= set(words)
+
+
+# What a dead supervisor left.
+
+
+def test_what_a_dead_supervisor_left_in_the_users_allocation_is_ended(
+    home: Home, paths: RunPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SWEEP_PAUSE_S", 0.0)
+    answers = iter([f"17.3|air-{paths.id}\n17.4|air-another\n", f"17.3|air-{paths.id}\n", ""])
+
+    class Steps(Played):
+        def __call__(self, command: Sequence[str], timeout_s: float, env: Mapping[str, str]) -> Completed:
+            if command[0] == "squeue":
+                return said(next(answers))
+            return super().__call__(command, timeout_s, env)
+
+    backend, _ = backend_of(home)
+    played = Steps(scancel=said(""))
+    backend._slurm = Slurm(played, {})
+    backend.sweep(made_job(paths, 17, held=True))
+    assert played.commands == [("scancel", "--signal=KILL", "17.3")] * 2
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_where_slurm_ends_it_or_does_not_answer_nothing_is_swept(home: Home, paths: RunPaths, *, held: bool) -> None:
+    backend, played = backend_of(home, squeue=failed(REFUSED))
+    backend.sweep(made_job(paths, 17, held=held))
+    assert commands(played, "scancel") == []

@@ -247,6 +247,12 @@ def test_accounting_that_answers_is_read() -> None:
     assert slurm.has_accounting()
 
 
+def test_the_steps_of_a_name_are_told_by_their_numbers() -> None:
+    run = Played(squeue=said("17.0|air-x\n17.12|air-x\n17.1|air-xy\n17.extern|extern\n17.batch|air-x\n"))
+    assert Slurm(run, {}).steps(17, "air-x") == (0, 12)
+    assert Slurm(Played(squeue=failed(NO_SUCH_JOB)), {}).steps(17, "air-x") == ()
+
+
 def test_canceling_says_what_is_to_be_ended() -> None:
     run = Played(scancel=said(""))
     slurm = Slurm(run, {})

@@ -212,7 +212,9 @@ def test_a_killed_srun_is_over(srun: MadeSrun, step: Step) -> None:
     step.kill()
 
 
-RUN_OPTIONS = read_options({"accelerators": {"H100": "gpu:h100"}, "cpus_per_accelerator": 4, "python": "/shared/python"})
+RUN_OPTIONS = read_options(
+    {"accelerators": {"H100": "gpu:h100"}, "cpus_per_accelerator": 4, "python": "/shared/python"}
+)
 
 
 def words(run: RunRecord, paths: RunPaths, options: SlurmOptions = RUN_OPTIONS, **more: object) -> list[str]:
