@@ -362,7 +362,7 @@ def test_the_simulation_reaches_runs_that_go_on_under_another_supervisor(tmp_pat
             if following["type"] == "supervisor_started":
                 followed.add(one["type"])
         kinds |= {a.cause.kind for a in schedule.store.view(schedule.paths).attempts if a.cause is not None}
-    assert {"moved", "attempt_started", "attempt_ended", "node_started", "stop_requested"} <= followed
+    assert {"moved", "attempt_started", "stop_requested"} <= followed
     assert {CauseKind.PREEMPTED, CauseKind.NODE_FAILED, CauseKind.TIMEOUT} <= kinds
 
 

@@ -186,7 +186,7 @@ class Step:
     def tell(self, words: str) -> None:
         """One line to every node."""
         if self._srun.stdin is not None:
-            with contextlib.suppress(BrokenPipeError, ValueError):  # it has just ended, and the next look shows it
+            with contextlib.suppress(OSError, ValueError):  # it has just ended, and the next look shows it
                 self._srun.stdin.write(words.encode() + b"\n")
 
     def read(self, timeout_s: float = 0.0) -> bool:
