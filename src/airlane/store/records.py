@@ -174,7 +174,7 @@ class RunRecord:
 
 @frozen
 class Attempt:
-    """One try of a run; `ended_at`, `state` and `cause` are None while it lasts."""
+    """One try of a run; `ended_at` and `state` are None while it lasts, and `cause` until its end is decided."""
 
     number: int
     started_at: float

@@ -8,6 +8,7 @@ from dataclasses import replace
 from airlane.backends.base import Interruption, NodePlace, NodeReport
 from airlane.errors import AirError, BackendError, CapacityError, NodeFailedError
 from airlane.store.records import Cause, CauseKind, Limits, NodeRecord
+from airlane.store.states import State
 from airlane.supervise.rules import Ended, Reason
 
 # (node, record) -> what the node's log says about its end: title, lines, hint; or None.
@@ -90,6 +91,11 @@ def interrupted_cause(interruption: Interruption) -> Cause:
     """The cause of an attempt whose nodes were taken back, or whose supervisor was ended."""
     told = interruption
     return Cause(told.kind, told.summary, host=told.host, signal=told.signal, hint=told.hint)
+
+
+def interrupted_state(kind: CauseKind) -> State:
+    """The state of an attempt that ended by it."""
+    return {CauseKind.TIMEOUT: State.TIMEDOUT, CauseKind.CANCELED: State.CANCELED}.get(kind, State.FAILED)
 
 
 def refused_cause(error: AirError | OSError) -> Cause:

@@ -16,7 +16,7 @@ from airlane.store.paths import RunPaths
 from airlane.store.records import Attempt, Cause, CauseKind, RunRecord, Verdict
 from airlane.store.runs import RunStore, RunView, read_node_record
 from airlane.store.states import State
-from airlane.supervise.causes import Evidence, interrupted_cause, node_cause
+from airlane.supervise.causes import Evidence, interrupted_cause, interrupted_state, node_cause
 from airlane.supervise.rules import first_failure
 
 _LOST = "its supervisor ended without a word (killed, or the machine went down)"
@@ -63,14 +63,12 @@ def judge(view: RunView, *, evidence: Evidence, last_words: Interruption | None 
     told = judge_attempt(view.record, view.paths, attempts[-1], evidence=evidence)
     if told is not None:
         state, cause = told
-        return state, replace(cause, summary=f"{cause.summary}; {_LOST}")
+        known = attempts[-1].cause is not None
+        return state, cause if known else replace(cause, summary=f"{cause.summary}; {_LOST}")
     if canceled:
         return State.CANCELED, _canceled(last_words)
     if last_words is not None:
-        state = State.TIMEDOUT if last_words.kind is CauseKind.TIMEOUT else State.FAILED
-        if last_words.kind is CauseKind.CANCELED:
-            state = State.CANCELED
-        return state, interrupted_cause(last_words)
+        return interrupted_state(last_words.kind), interrupted_cause(last_words)
     return State.FAILED, Cause(
         CauseKind.SUPERVISOR_LOST, f"the run was lost: {_LOST}", hint=f"air rerun {view.paths.id}"
     )
@@ -79,13 +77,15 @@ def judge(view: RunView, *, evidence: Evidence, last_words: Interruption | None 
 def judge_attempt(
     record: RunRecord, paths: RunPaths, attempt: Attempt, *, evidence: Evidence
 ) -> tuple[State, Cause] | None:
-    """How an attempt ended by what its nodes wrote; None if they were all stopped or cut short."""
+    """How an attempt ended by what its nodes and its supervisor wrote; None if all nodes were stopped or cut short."""
     reports = tuple(
         NodeReport(node, False, read_node_record(paths, attempt=attempt.number, node=node))
         for node in range(record.nodes)
     )
     if _succeeded(reports):
         return State.SUCCESS, Cause(CauseKind.COMPLETED, "the command exited with code 0")
+    if attempt.cause is not None:
+        return interrupted_state(attempt.cause.kind), attempt.cause
     first = first_failure(tuple(r for r in reports if _ended_by_itself(r)))
     if first is None:
         return None

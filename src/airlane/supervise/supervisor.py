@@ -18,7 +18,7 @@ from airlane.store.journal import Journal
 from airlane.store.paths import RunPaths
 from airlane.store.records import Attempt, Cause, CauseKind, RunRecord, Status
 from airlane.store.states import Phase, State
-from airlane.supervise.causes import Evidence, attempt_cause, interrupted_cause, refused_cause
+from airlane.supervise.causes import Evidence, attempt_cause, interrupted_cause, interrupted_state, refused_cause
 from airlane.supervise.policy import Finish, Retry, decide
 from airlane.supervise.ports import Clock, Tracking, Workshop
 from airlane.supervise.recording import attempt_info, attempt_outcome
@@ -120,8 +120,9 @@ class Supervisor:
         last = attempts[-1]
         told = judge_attempt(self._record, self._paths, last, evidence=self._tools.evidence(last.number))
         words = self._tools.backend.last_words(self._paths)
-        interrupted = (_state_of(words), interrupted_cause(words)) if words is not None else None
-        if words is not None and words.kind is CauseKind.NODE_FAILED and (told is None or told[0] is not State.SUCCESS):
+        interrupted = (interrupted_state(words.kind), interrupted_cause(words)) if words is not None else None
+        machine = words is not None and words.kind is CauseKind.NODE_FAILED and last.cause is None
+        if machine and told is not None and told[0] is not State.SUCCESS:
             told = None  # the others failed because of the machine that did
         state, cause = told or interrupted or (State.FAILED, _LOST)
         ended = replace(last, ended_at=self._clock.now(), state=state, cause=cause)
@@ -202,7 +203,7 @@ class Supervisor:
 
     def _move_early(self, interruption: Interruption) -> None:
         """Move while there is time: who takes the nodes back ends this supervisor too, and soon."""
-        now, state = self._clock.now(), _state_of(interruption)
+        now, state = self._clock.now(), interrupted_state(interruption.kind)
         last = replace(self._status.attempts[-1], ended_at=now, state=state, cause=interrupted_cause(interruption))
         attempts = (*self._status.attempts[:-1], last)
         if isinstance(decide(self._record.limits, attempts), Retry):
@@ -315,7 +316,7 @@ class Supervisor:
                 limits=self._record.limits,
                 reports=reports,
                 cancel=self._canceled() or _cancels(allocation.interruption()),
-                interrupted=_state_of(interruption) if interruption is not None else None,
+                interrupted=interrupted_state(interruption.kind) if interruption is not None else None,
                 stopping=stopping,
             )
             match next_action(situation):
@@ -324,7 +325,7 @@ class Supervisor:
                 case Stop(nodes, reason, first):
                     stopping = Stopping(reason, now, first)
                     self._event("stop_requested", nodes=list(nodes), reason=reason, first=first)
-                    self._update(phase=Phase.STOPPING)
+                    self._stopping(interruption)
                     for node in nodes:
                         allocation.stop(node)
                     if interruption is not None:
@@ -338,6 +339,12 @@ class Supervisor:
                     self._rewrite_if_refused()
                     left = self._tools.look_every_s if until is None else until - now
                     allocation.wait(min(self._tools.look_every_s, max(SHORTEST_LOOK_S, left)))
+
+    def _stopping(self, interruption: Interruption | None) -> None:
+        last = self._status.attempts[-1]
+        if interruption is not None:  # who takes the nodes back may end this supervisor before it says so
+            last = replace(last, cause=interrupted_cause(interruption))
+        self._update(phase=Phase.STOPPING, attempts=(*self._status.attempts[:-1], last))
 
     def _finish(self, finish: Finish) -> None:
         now = self._clock.now()
@@ -419,12 +426,6 @@ def _abandon(allocation: Allocation) -> None:
 
 def _cancels(interruption: Interruption | None) -> bool:
     return interruption is not None and interruption.kind is CauseKind.CANCELED
-
-
-def _state_of(interruption: Interruption) -> State:
-    """The state of an attempt that ends by it."""
-    states = {CauseKind.TIMEOUT: State.TIMEDOUT, CauseKind.CANCELED: State.CANCELED}
-    return states.get(interruption.kind, State.FAILED)
 
 
 def _out_of_time(asked: Interruption) -> tuple[State, Cause] | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from airlane.store import codec
 from airlane.store.paths import Home
-from airlane.store.records import Attempt, EnvironmentRecord, Limits, NodeRecord, RunRecord, Status
+from airlane.store.records import Attempt, Cause, CauseKind, EnvironmentRecord, Limits, NodeRecord, RunRecord, Status
 from airlane.store.runs import RunContent, RunStore, RunView
 from airlane.store.states import Phase, State
 from airlane.supervise.settle import judge
@@ -50,3 +51,13 @@ def test_a_canceled_command_that_exits_0_is_canceled_after_its_supervisor_died_t
     view = _run(tmp_path, (0, "stop"))
     view.paths.cancel.write_bytes(b"{}")
     assert judge(view, evidence=lambda *_: None)[0] is State.CANCELED
+
+
+@pytest.mark.parametrize(("kind", "state"), [(CauseKind.PREEMPTED, State.FAILED), (CauseKind.TIMEOUT, State.TIMEDOUT)])
+def test_a_supervisor_that_wrote_why_it_is_ended_is_believed(tmp_path: Path, kind: CauseKind, state: State) -> None:
+    view = _run(tmp_path, (1, None), (143, "stop"))
+    assert view.status is not None
+    why = Cause(kind, "Slurm takes the nodes back")
+    attempt = replace(view.attempts[0], cause=why)
+    view = replace(view, status=replace(view.status, attempts=(attempt,)))
+    assert judge(view, evidence=lambda *_: None) == (state, why)
