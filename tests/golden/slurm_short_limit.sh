@@ -29,4 +29,5 @@ if [ ! -x "$python" ]; then
   exit 78
 fi
 
+trap '' USR1  # the warning before the time limit, until the supervisor listens to it
 exec "$python" -I -m airlane.supervise.batch "$run"

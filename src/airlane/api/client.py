@@ -272,7 +272,7 @@ class Client:
             new.paths,
             home=self.home,
             backend=self._backend(new.record.backend),
-            plan=plan.environment,
+            plan=lambda: plan.environment,
             params=dict(plan.workload.parameters or {}),
             env=self._env,
         )

@@ -44,13 +44,13 @@ def main(arguments: list[str]) -> int:
         os.close(lock)
         return 0
     recorded = record.environment
-    plan = environment.plan(recorded.base, recorded.dependencies, base_dir=Path(record.workload_file).parent, home=home)
+    base_dir = Path(record.workload_file).parent
     state = supervise(
         record,
         paths,
         home=home,
         backend=backend,
-        plan=plan,
+        plan=lambda: environment.plan(recorded.base, recorded.dependencies, base_dir=base_dir, home=home),
         params=_parameters(paths),
         env=os.environ,
         earlier=earlier,

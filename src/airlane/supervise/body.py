@@ -21,7 +21,7 @@ from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, RunPaths
 from airlane.store.records import Attempt, Cause, CauseKind, NodeRecord, RunRecord, Status
 from airlane.store.states import Phase, State
-from airlane.supervise.causes import Evidence
+from airlane.supervise.causes import Evidence, refused_cause
 from airlane.supervise.ports import Tracking
 from airlane.supervise.recording import attempt_outcome
 from airlane.supervise.supervisor import TRACKING_CLOSE_S, ReplacedError, Supervisor, Tools
@@ -50,7 +50,7 @@ def supervise(
     *,
     home: Home,
     backend: Backend,
-    plan: EnvironmentPlan,
+    plan: Callable[[], EnvironmentPlan],
     params: dict[str, Any],
     env: Mapping[str, str],
     earlier: Status | None = None,
@@ -67,7 +67,7 @@ def supervise(
         tracking = make_tracker(record.tracking_uri, home=home, python=mlflow_python(home), env=env, on_node=on_node)
         tools = Tools(
             backend=backend,
-            workshop=RunWorkshop(record, paths, home, plan),
+            workshop=RunWorkshop(record, paths, home, plan()),
             tracking=tracking,
             disk=SystemDisk(),
             clock=SystemClock(),
@@ -152,6 +152,8 @@ def _end_by_own_fault(
         return
     summary = f"Airlane itself failed: {type(error).__name__}: {error}"
     cause = Cause(CauseKind.SUPERVISOR_LOST, summary, hint=f"see {paths.supervisor_log}")
+    if isinstance(error, AirError):
+        cause = refused_cause(error)
     attempts = status.attempts
     if attempts and attempts[-1].ended_at is None:
         last = replace(attempts[-1], ended_at=now, state=State.FAILED, cause=cause)

@@ -103,7 +103,7 @@ def test_the_supervisor_gets_what_stands_in_the_run_folder(new: NewRun, monkeypa
     _, recorded = started(new, monkeypatch)
     (call,) = recorded.calls
     assert (call["record"], call["params"], call["earlier"]) == (new.record, {"lr": 0.1}, None)
-    assert call["plan"].base == "host"
+    assert call["plan"]().base == "host"
     assert recorded.locked == [True]
     assert is_held(new.paths.lock) is False
 

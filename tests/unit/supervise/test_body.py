@@ -13,6 +13,7 @@ import pytest
 
 from airlane import environment
 from airlane.backends.base import Interruption, Liveness
+from airlane.errors import EnvironmentBuildError
 from airlane.store import codec
 from airlane.store.paths import Home
 from airlane.store.records import Attempt, Cause, CauseKind, EnvironmentRecord, NodeRecord, RunRecord, Status
@@ -55,7 +56,7 @@ def supervise(new: NewRun, store: RunStore, backend: DeadBackend) -> None:
         new.paths,
         home=store.home,
         backend=backend,
-        plan=environment.plan("host", (), base_dir=store.home.root, home=store.home),
+        plan=lambda: environment.plan("host", (), base_dir=store.home.root, home=store.home),
         params={},
         env={},
     )
@@ -170,3 +171,16 @@ def test_a_clock_that_is_set_does_not_move_the_supervisors_time(monkeypatch: pyt
     assert abs(before - time.time()) < 60
     monkeypatch.setattr(time, "time", lambda: before + 3600)
     assert 0 <= clock.now() - before < 60
+
+
+def test_an_environment_that_cannot_be_planned_where_the_supervisor_is_ends_the_run_with_why(
+    new: NewRun, store: RunStore
+) -> None:
+    def refuse() -> environment.EnvironmentPlan:
+        raise EnvironmentBuildError("uv is not on this node", hint="air doctor")
+
+    with pytest.raises(EnvironmentBuildError):
+        body.supervise(new.record, new.paths, home=store.home, backend=DeadBackend(), plan=refuse, params={}, env={})
+    cause = store.view(new.paths).cause
+    assert cause is not None
+    assert (cause.kind, cause.summary, cause.hint) == (CauseKind.SETUP, "uv is not on this node", "air doctor")

@@ -89,6 +89,7 @@ if [ ! -x "$python" ]; then
   exit {exit_code}
 fi
 
+trap '' USR1  # the warning before the time limit, until the supervisor listens to it
 exec "$python" -I -m airlane.supervise.batch "$run"
 """
 
