@@ -1,0 +1,1 @@
+"""Training programs, to run as they are or to copy."""
