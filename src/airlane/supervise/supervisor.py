@@ -221,24 +221,30 @@ class Supervisor:
 
     def _attempt(self, number: int) -> None:
         """One try. When it returns, the attempt is closed in the status and nothing of it runs."""
-        allocation: Allocation | None = None
+        held: list[Allocation] = []
         try:
-            allocation = self._tools.backend.allocate(self._record, self._paths, number)
-            ended = self._wait_for_nodes(allocation)
-            self._open_attempt(number, () if ended else allocation.places())
-            state, cause = ended or self._run_nodes(number, allocation)
-        except (AirError, OSError) as error:
-            self._open_attempt(number, ())
-            state, cause = State.FAILED, refused_cause(error)
+            state, cause = self._try(number, held)
         except ReplacedError:
-            if allocation is not None:
+            for allocation in held:
                 _abandon(allocation)
             raise
         ended_at = self._clock.now()  # before the next run can have the nodes
-        if allocation is not None:
+        for allocation in held:
             allocation.release()
         self._tools.workshop.clean(number)
         self._close_attempt(state, cause, ended_at)
+
+    def _try(self, number: int, held: list[Allocation]) -> tuple[State, Cause]:
+        """How the attempt ended; what it was allocated is in `held`."""
+        try:
+            allocation = self._tools.backend.allocate(self._record, self._paths, number)
+            held.append(allocation)
+            ended = self._wait_for_nodes(allocation)
+            self._open_attempt(number, () if ended else allocation.places())
+            return ended or self._run_nodes(number, allocation)
+        except (AirError, OSError) as error:
+            self._open_attempt(number, ())
+            return State.FAILED, refused_cause(error)
 
     def _wait_for_nodes(self, allocation: Allocation) -> tuple[State, Cause] | None:
         """None once the nodes are granted; how the attempt ended if it was canceled or interrupted first."""
