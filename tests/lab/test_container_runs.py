@@ -34,6 +34,7 @@ def test_every_node_runs_the_command_in_a_container_of_its_own(runs: ContainedRu
     run = runs.submit(command)
     facts = runs.ended(run, within_s=60)
     assert facts["status"] == "SUCCESS", runs.log(run)
+    assert facts["image"]["runtime"] == "docker"
     hosts = facts["attempts"][0]["hosts"]
     assert len(set(hosts)) == 2
     for node, host in enumerate(hosts):
