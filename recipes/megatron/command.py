@@ -84,7 +84,7 @@ def configured(name: str, words: Sequence[str]) -> tuple[Config, bool]:
     flags = inspect.signature(configure).parameters
     for flag, parameter in flags.items():
         required = parameter.default is parameter.empty
-        default = None if required else f"default: {parameter.default}"
+        default = None if required else f"default: {parameter.default}".replace("%", "%%")
         parser.add_argument(f"--{flag.replace('_', '-')}", metavar="VALUE", required=required, help=default)
     given = vars(parser.parse_intermixed_args(words))
     config = configure(**arguments(configure, {flag: given[flag] for flag in flags if given[flag] is not None}))

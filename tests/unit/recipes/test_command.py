@@ -26,7 +26,7 @@ ALL_SETTINGS = (
 MY_RECIPE = """
 from recipes.megatron.config import Config, Model, Train
 
-def configure(*, hf_path: str, layers_on: int | None = None, deep: bool = False) -> Config:
+def configure(*, hf_path: str, layers_on: int | None = None, share: str = "50 %", deep: bool = False) -> Config:
     return Config(model=Model(hf_path, recompute_num_layers=layers_on), train=Train(5 if deep else 2, 4))
 """
 
@@ -139,6 +139,9 @@ def test_a_recipe_of_the_users_own_has_its_own_flags(mine: Path, capsys: pytest.
     with pytest.raises(SystemExit):
         configured("mine.small", [])
     assert "the following arguments are required: --hf-path" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        configured("mine.small", ["--help"])
+    assert "default: 50 %" in capsys.readouterr().out
     assert main(["mine.small", "--hf-path", "/m", "--layers-on", "some", "--deep", "very"]) == 2
     assert capsys.readouterr().err == (
         "--layers-on some: takes a whole number, such as 8, or none\n--deep very: takes true or false\n"
