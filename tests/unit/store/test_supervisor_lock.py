@@ -82,3 +82,12 @@ def test_a_lock_that_cannot_be_looked_at_says_nothing(path: Path, monkeypatch: p
 
 def test_a_machine_has_a_name() -> None:
     assert this_machine()[0]
+
+
+def test_a_lock_that_another_keeps_is_not_waited_for_longer_than_asked(tmp_path: Path) -> None:
+    first = hold(tmp_path / "lock")
+    second = hold(tmp_path / "lock", patience_s=0.0)
+    os.close(second)
+    assert is_held(tmp_path / "lock") is True
+    os.close(first)
+    assert is_held(tmp_path / "lock") is False

@@ -20,7 +20,7 @@ from airlane.store.records import Attempt, Cause, CauseKind, EnvironmentRecord, 
 from airlane.store.runs import NewRun, RunContent, RunStore
 from airlane.store.states import Phase, State
 from airlane.supervise import body
-from airlane.supervise.supervisor import Supervisor
+from airlane.supervise.supervisor import ReplacedError, Supervisor
 from airlane.tracking.tracker import AttemptOutcome, NoTracker
 
 from .made_nodes import LIMITS, START
@@ -89,6 +89,21 @@ def test_a_fault_before_the_first_status_ends_the_run_too(
     with pytest.raises(RuntimeError, match="a fault"):
         supervise(new, store, DeadBackend())
     assert store.view(new.paths).state is State.FAILED
+
+
+def test_a_supervisor_that_was_replaced_leaves_the_run_to_the_other(
+    new: NewRun, store: RunStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def stand_down(_self: Supervisor) -> State:
+        raise ReplacedError
+
+    monkeypatch.setattr(Supervisor, "run", stand_down)
+    backend = DeadBackend(Liveness.ALIVE)
+    supervise(new, store, backend)
+    assert not new.paths.status.exists()
+    assert new.paths.secrets.exists()
+    assert backend.swept == []
+    assert "this supervisor stands down" in capfd.readouterr().err
 
 
 class Remembering(NoTracker):

@@ -229,6 +229,16 @@ def test_a_cancel_changes_nothing_about_a_stop_that_is_under_way() -> None:
     assert look(*reports, at=13, stopping=FAILURE, cancel=True) == look(*reports, at=13, stopping=FAILURE)
 
 
+def test_nodes_that_were_stopped_from_outside_when_the_run_is_canceled_did_not_fail() -> None:
+    canceled = look(stopped(0, 11), runs(1), at=12, cancel=True)
+    assert canceled == Stop((1,), Reason.CANCEL)
+    assert look(stopped(0, 11), stopped(1, 11), at=12, cancel=True) == Stop((), Reason.CANCEL)
+
+
+def test_a_node_that_failed_by_itself_counts_before_a_cancel() -> None:
+    assert look(exited(0, 3, 11), runs(1), at=12, cancel=True) == Stop((1,), Reason.FAILURE, 0)
+
+
 def test_what_counts_as_ended_and_as_failed() -> None:
     table = {
         "runs": (runs(0), False, False),
