@@ -130,13 +130,14 @@ def test_an_engine_is_killed_and_nothing_of_the_run_outlives_it(
     wait_until(lambda: not runs.left(run), within_s=ENDS_WITHIN_S, what=lambda: str(runs.left(run)))
 
 
-@pytest.mark.parametrize("partition", ["requeued", "canceled"])
-def test_a_preempted_run_goes_on_in_new_containers(runs: ContainedRuns, partition: str) -> None:
-    runs.profile(partition, container="docker", partition=partition, sbatch=["--exclusive"])
-    run = runs.submit(SAVES, profile=partition)
-    runs.await_log(run, "up", within_s=60)
-    runs.lab.run(["srun", "--partition=urgent", "--nodes=3", "--exclusive", "true"])
-    facts = runs.ended(run, within_s=90)
-    assert [attempt["cause"]["kind"] for attempt in facts["attempts"]] == ["preempted", "completed"]
-    assert facts["status"] == "SUCCESS"
-    assert all(f"saved by node {node}" in runs.log(run, attempt=1) for node in range(2))
+def test_preempted_runs_go_on_in_new_containers(runs: ContainedRuns) -> None:
+    profiles = [runs.profile(name, container="docker", partition=name) for name in ("requeued", "canceled")]
+    submitted = [runs.submit(SAVES, profile=profile) for profile in profiles]
+    for run in submitted:
+        runs.await_log(run, "up", within_s=60)
+    runs.lab.run(["srun", "--partition=urgent", "--nodes=3", "--exclusive", "sleep", "1"])
+    for run in submitted:
+        facts = runs.ended(run, within_s=90)
+        assert [attempt["cause"]["kind"] for attempt in facts["attempts"]] == ["preempted", "completed"]
+        assert facts["status"] == "SUCCESS"
+        assert all(f"saved by node {node}" in runs.log(run, attempt=1) for node in range(2))
