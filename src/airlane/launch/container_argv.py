@@ -39,9 +39,10 @@ set -m
 watcher=$!
 trap 'exit 137' USR1
 trap 'again=1 asked=1; kill -TERM -1' TERM
-bash -euo pipefail "$1" 3<&- &
+exec 4>&2 2>/dev/null  # where the shell tells about its jobs
+bash -euo pipefail "$1" 2>&4 3<&- 4>&- &
 command=$!
-exec 2>/dev/null
+exec 4>&-
 [ -z "$asked" ] || kill -TERM "$command"
 while again=; wait "$command"; status=$?; [ -n "$again" ]; do :; done
 kills=0
