@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from lab.cluster import Lab
-from lab.contained_runs import ContainedRuns
+from lab.contained_runs import ContainedRuns, containers_of
 from lab.docker_engine import DockerEngine
-from lab.small_image import write_relabeled
+from lab.small_image import TAG, write_relabeled
+
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -119,3 +129,60 @@ def test_a_container_sees_the_gpus_of_its_grant_and_no_other(lab: Lab, tmp_path:
         "gpus 0: /dev/lab0",
         "gpus 0: /dev/lab1",
     ]
+
+
+@pytest.fixture
+def installation() -> Iterator[Path]:
+    """The Python of a copy of Airlane, in a folder that any user reaches and NOBODY owns."""
+    with tempfile.TemporaryDirectory(prefix="lab-user-", dir="/var/tmp") as name:
+        folder = Path(name)
+        packages = folder / "venv" / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
+        subprocess.run([system_python(), "-m", "venv", "--without-pip", folder / "venv"], check=True)
+        for package in ("airlane", "yaml", "zstandard", "rich", "shtab", "markdown_it", "mdurl", "pygments"):
+            found = find_spec(package)
+            assert found is not None
+            assert found.origin is not None
+            shutil.copytree(Path(found.origin).parent, packages / package)
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, NOBODY, NOBODY)
+        yield folder / "venv" / "bin" / "python"
+
+
+def system_python() -> str:
+    """A Python of this version outside of root's home folder, which others may not enter."""
+    for program in (sys.executable, "/usr/local/bin/python3", "/usr/bin/python3"):
+        words = [os.path.realpath(program), "-c", "import encodings.punycode, sys; print(sys.version_info[1])"]
+        with suppress(OSError, subprocess.CalledProcessError):
+            told = subprocess.run(words, user=NOBODY, group=NOBODY, capture_output=True, text=True, check=True).stdout
+            if int(told) == sys.version_info[1]:
+                return words[0]
+    pytest.skip(f"there is no Python 3.{sys.version_info[1]} that every user of this machine reaches")
+
+
+def test_what_an_ordinary_user_writes_is_that_users(runs: ContainedRuns, installation: Path) -> None:
+    assert runs.ended(runs.submit("true"), within_s=60)["status"] == "SUCCESS"  # each engine has the image now
+    folder = installation.parents[2]
+    theirs = ContainedRuns(runs.lab, folder, runs.engines, runs.image)
+    theirs.profile("lab", container="docker", python=str(installation))
+    command = 'echo "$(id -u):$(id -g) $(id -un) in $HOME"; touch "$HOME/x" "$RAY_TMPDIR/x" "$AIR_CHECKPOINT_DIR/x"'
+    workload = theirs.workload(command, image=TAG)
+    line = [str(installation), "-m", "airlane", "run", "-p", "lab", "--watch", "-f", str(workload)]
+    for node in runs.lab.nodes:
+        runs.lab.exec(node, ["chown", str(NOBODY), "/run/docker.sock"])
+    done = subprocess.run(
+        line,
+        env={**theirs.env, "HOME": str(folder)},
+        cwd=folder,
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{NOBODY}:{NOBODY} " in done.stdout
+    (written,) = folder.glob("*/runs/*/*/checkpoints/x")
+    assert (written.stat().st_uid, written.stat().st_gid) == (NOBODY, NOBODY)
+    assert containers_of(written.parents[1].name, runs.engines) == []
