@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -111,6 +112,8 @@ def test_a_machine_with_a_container_dies_and_the_run_goes_on_without_it(runs: Co
     assert facts["status"] == "SUCCESS"
     assert hosts[1] not in second["hosts"]
     assert "saved by node 0" in runs.log(run, attempt=1)
+    for folder in temporary_folders(run):  # on the disk of a machine that has died, they stay
+        shutil.rmtree(folder)
 
 
 def test_an_engine_is_killed_and_nothing_of_the_run_outlives_it(
