@@ -8,8 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from house.repository import ROOT
 from lab.cluster import Lab
 from lab.slurm_runs import SlurmRuns
+
+# A /tmp without space, in which this project still is where it was, should it be there.
+SMALL_TMP = """
+set -e
+cd /
+mkdir -p /run/kept
+mount --bind "$1" /run/kept
+mount -t tmpfs -o size=1m small /tmp
+mkdir -p "$1"
+mountpoint -q "$1" || mount --bind /run/kept "$1"
+"""
+LARGE_TMP = 'cd /; umount --lazy "$1" /tmp /run/kept'
 
 
 @pytest.fixture
@@ -29,12 +42,12 @@ def test_nodes_that_are_fit_run_the_command(runs: SlurmRuns) -> None:
 
 def test_a_node_without_space_is_named_and_the_run_goes_on_without_it(runs: SlurmRuns) -> None:
     lab, bad = runs.lab, runs.lab.nodes[0]
-    lab.exec(bad, ["mount", "-t", "tmpfs", "-o", "size=1m", "small", "/tmp"])
+    lab.exec(bad, ["sh", "-c", SMALL_TMP, "sh", str(ROOT)])
     try:
         run = runs.submit("echo here", profile="looks")
         facts = runs.ended(run, within_s=60)
     finally:
-        lab.exec(bad, ["umount", "--lazy", "/tmp"])
+        lab.exec(bad, ["sh", "-c", LARGE_TMP, "sh", str(ROOT)])
     first, second = facts["attempts"]
     assert facts["status"] == "SUCCESS"
     assert (first["cause"]["kind"], first["cause"]["host"]) == ("node_failed", bad)

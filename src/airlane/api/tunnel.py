@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import time
@@ -73,11 +74,17 @@ class RelayTunnel:
         self._argv = list(argv)
         self._listener = socket.create_server((LOOPBACK, port), reuse_port=False)
         self._carriers: list[subprocess.Popen[bytes]] = []
+        self._closed = False
 
     def serve(self) -> None:
-        """Carry connections until interrupted."""
+        """Carry connections until interrupted, or closed."""
         while True:
-            connection, _ = self._listener.accept()
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                if self._closed:
+                    return
+                raise
             with connection:
                 carried = connection.fileno()
                 carrier = subprocess.Popen(
@@ -86,6 +93,9 @@ class RelayTunnel:
             self._carriers = [*(one for one in self._carriers if one.poll() is None), carrier]
 
     def close(self) -> None:
+        self._closed = True
+        with contextlib.suppress(OSError):  # closing alone would leave who waits in accept() waiting
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for carrier in self._carriers:
             carrier.terminate()
