@@ -15,7 +15,7 @@ from airlane.api.run import Run
 from airlane.api.user import user_name
 from airlane.backends.base import Backend, Liveness
 from airlane.backends.registry import make_backend
-from airlane.errors import AirError, ArgumentError, NotFoundError, StoreError
+from airlane.errors import AirError, ArgumentError, ConfigError, NotFoundError, StoreError
 from airlane.spec.profiles import NO_TRACKING, Profile, load_profile, load_profiles
 from airlane.store.disk import SystemDisk
 from airlane.store.paths import Home, default_home
@@ -200,9 +200,18 @@ class Client:
 
     def _backend(self, name: str) -> Backend:
         if name not in self._backends:
-            options = self.profile.options if name == self.profile.backend else {}
-            self._backends[name] = make_backend(name, self.home, options)
+            self._backends[name] = self._make_backend(name)
         return self._backends[name]
+
+    def _make_backend(self, name: str) -> Backend:
+        profile = self.profile
+        if name != profile.backend:
+            return make_backend(name, self.home, {})
+        try:
+            return make_backend(name, self.home, profile.options)
+        except ConfigError as error:
+            where = f"{profile.file}: profiles.{profile.name}: " if profile.file is not None else ""
+            raise ConfigError(f"{where}{error.message}", hint=error.hint) from error
 
     def _run(self, view: RunView, *, created: bool = False) -> Run:
         return Run(view, self._store, self._settle, created=created)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -44,17 +44,6 @@ class Profile:
     secrets: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     file: Path | None = None
-
-    def check_options(self, known: Iterable[str]) -> None:
-        """Refuse options that the backend does not know.
-
-        Raises:
-            ConfigError: names the file, the key and the nearest key.
-        """
-        names = list(known)
-        for key in self.options:
-            if key not in names:
-                raise _unknown_key(key, [*names, *_READERS], self.file, self.name)
 
 
 def config_file(env: Mapping[str, str]) -> Path:
@@ -233,7 +222,6 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-def _unknown_key(key: str, known: list[str], file: Path | None, profile: str | None = None) -> ConfigError:
-    where = f"profiles.{profile}.{key}" if profile else key
+def _unknown_key(key: str, known: list[str], file: Path) -> ConfigError:
     hint = did_you_mean(key, known) or f"The keys here are {', '.join(sorted(known))}."
-    return ConfigError(f"{file}: {where}: unknown key", hint=hint)
+    return ConfigError(f"{file}: {key}: unknown key", hint=hint)

@@ -11,7 +11,7 @@ import pytest
 
 from airlane.api.client import Client
 from airlane.api.user import user_name
-from airlane.errors import ArgumentError, BackendError, NotFoundError, StoreError
+from airlane.errors import ArgumentError, BackendError, ConfigError, NotFoundError, StoreError
 from airlane.store.disk import SystemDisk
 from airlane.store.runs import NewRun, RunStore
 from airlane.store.states import State
@@ -241,3 +241,13 @@ def test_a_run_of_another_profile_is_told_to_be_there(bench: Bench, tmp_path: Pa
     with pytest.raises(NotFoundError, match=f"there is no run {run.id}") as caught:
         elsewhere.get(run.id)
     assert caught.value.hint == "profile hpc has it: add -p hpc"
+
+
+def test_an_option_that_the_backend_does_not_know_is_told_with_its_file(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[profiles.hpc]\nbackend = "slurm"\npartiton = "gpu"\n', encoding="utf-8")
+    client = Client("hpc", home=tmp_path / "home", env={"AIR_CONFIG": str(config)})
+    with pytest.raises(ConfigError) as caught:
+        client.doctor()
+    assert caught.value.message == f"{config}: profiles.hpc: the slurm backend has no option 'partiton'"
+    assert caught.value.hint == "Did you mean `partition`?"

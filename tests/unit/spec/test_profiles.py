@@ -178,12 +178,3 @@ def test_a_config_that_is_asked_for_has_to_exist(tmp_path: Path) -> None:
         load_profile(None, env(tmp_path / "gone.toml"))
     with pytest.raises(ConfigError, match="no such file"):
         load_profile("hpc", {"XDG_CONFIG_HOME": str(tmp_path)})
-
-
-def test_a_backend_refuses_options_it_does_not_know(file: Path) -> None:
-    profile = load_profile("hpc", env(file))
-    profile.check_options(["partition", "sbatch", "account"])
-    with pytest.raises(ConfigError) as caught:
-        profile.check_options(["partitions", "sbatch"])
-    assert caught.value.message == f"{file}: profiles.hpc.partition: unknown key"
-    assert caught.value.hint == "Did you mean `partitions`?"
