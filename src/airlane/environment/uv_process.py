@@ -9,6 +9,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -160,6 +161,11 @@ class Uv:
             file.flush()
 
 
+# It asks sysconfig, which in a second thread answers None while the first one is still filling its table: the run's
+# environment and that of the MLflow server are built at the same time.
+_ONE_AT_A_TIME = threading.Lock()
+
+
 def find_uv() -> str:
     """The uv that came with Airlane, or the one on PATH.
 
@@ -168,7 +174,8 @@ def find_uv() -> str:
     from uv import find_uv_bin
 
     try:
-        return os.fsdecode(find_uv_bin())
+        with _ONE_AT_A_TIME:
+            return os.fsdecode(find_uv_bin())
     except FileNotFoundError:
         found = shutil.which("uv")
     if found is None:

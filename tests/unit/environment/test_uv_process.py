@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import threading
 from pathlib import Path
 
 import pytest
 
-from airlane.environment.uv_process import Outcome, Uv, human_size, progress_message
+from airlane.environment.uv_process import Outcome, Uv, find_uv, human_size, progress_message
 from airlane.errors import EnvironmentBuildError
 
 
@@ -75,3 +76,24 @@ def test_what_uv_says_is_logged_with_the_command(tmp_path: Path) -> None:
 def test_a_cancelled_build_stops_uv(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentBuildError, match="was stopped"):
         a_uv(tmp_path, cancelled=True).run("pip", "list")
+
+
+def test_two_threads_never_look_for_uv_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What it asks of sysconfig is half done for a second thread: the first answer would be None there.
+    inside, most = [0], [0]
+    both = threading.Event()
+
+    def look() -> str:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        both.wait(0.2)  # for the other thread to come in, if it can
+        inside[0] -= 1
+        return "/the/uv"
+
+    monkeypatch.setattr("uv.find_uv_bin", look)
+    threads = [threading.Thread(target=find_uv) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
