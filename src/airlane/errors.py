@@ -166,3 +166,30 @@ class TrackingRejectedError(TrackingError):
     code = "INVALID_REQUEST"
     kind = "USER"
     retryable = False
+
+
+class RayUnreachableError(BackendError):
+    """A Ray cluster's dashboard gave no answer: evidence of nothing, unless the connection was `refused`."""
+
+    code = "NETWORK_ERROR"
+    kind = "TRANSIENT"
+    retryable = True
+
+    def __init__(self, message: str, *, refused: bool = False, hint: Optional[str] = None) -> None:
+        super().__init__(message, hint=hint)
+        self.refused = refused
+
+
+class RayDeniedError(BackendError):
+    """A Ray cluster wants a token, or another one."""
+
+    code = "UNAUTHENTICATED"
+    kind = "USER"
+
+
+class RayAnswerError(BackendError):
+    """A Ray cluster's dashboard answered otherwise than with what was asked for; `status` is that of HTTP."""
+
+    def __init__(self, message: str, *, status: int, hint: Optional[str] = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
