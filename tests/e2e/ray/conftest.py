@@ -1,4 +1,4 @@
-"""One home for all Ray tests, so that their environment is built once; without tracking."""
+"""One home for the tests of `air ray` and of `ray:`; without tracking."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from e2e.conftest import share_environment
 
 AIR = Path(sys.executable).with_name("air")
 
@@ -115,9 +117,10 @@ def left_of(run_id: str) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(tmp_path_factory: pytest.TempPathFactory, ray_environment: Path) -> Iterator[Bench]:
     made = Bench(tmp_path_factory.mktemp("ray") / "ünïcode")
     made.home.mkdir()
+    share_environment(ray_environment, made.home)
     (made.home / "config.toml").write_text('[profiles.local]\ntracking_uri = "none"\nstop_grace_s = 20\n')
     yield made
     made.air("cancel", "--all", "--yes")
