@@ -19,7 +19,7 @@ from airlane.spec.load import Loaded, load, load_text
 from airlane.spec.models import CodeSource, Workload
 from airlane.spec.profiles import Profile
 from airlane.spec.ray_section import PUBLIC, RaySpec
-from airlane.store.paths import Home, RunPaths
+from airlane.store.paths import SCRATCH, Home, RunPaths
 from airlane.store.records import EnvironmentRecord, ImageRecord, Limits, RayRecord, RunRecord, SnapshotRecord
 from airlane.store.runs import RunView
 from airlane.supervise.workshop import OF_AN_IMAGE, run_variables
@@ -261,7 +261,7 @@ def _shown_variables(record: RunRecord, planned: EnvironmentPlan, home: Home) ->
     """The variables as a dry run shows them, PATH left out: it is the environment's bin folder and the caller's."""
     paths = RunPaths(home.runs / "<month>" / _UNKNOWN_ID)
     inside = built(planned).variables() if record.image is None else OF_AN_IMAGE
-    root = record.snapshot.root_name if record.snapshot is not None else "scratch"
+    root = record.snapshot.root_name if record.snapshot is not None else SCRATCH
     share = record.accelerators_per_node
     gpus = record.accelerator_type.startswith("GPU_") and not record.simulate
     shown = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
 from airlane.errors import BackendError
@@ -33,16 +34,33 @@ class NodeSize:
 
 
 @frozen
+class NodeHome:
+    """What a node has of its own that shares no disk with the supervisor.
+
+    `root` takes the place of the run folder there, and `checkpoints` of the folder in it; `launch` is where our
+    programs lie. `path` is the PATH of the environment, `virtual_env` its folder where it is a virtual one.
+    """
+
+    root: Path
+    checkpoints: Path
+    launch: Path
+    path: str
+    virtual_env: str | None = None
+
+
+@frozen
 class NodePlace:
     """Where one node of an attempt runs. `address` is what the other nodes reach it by.
 
-    `devices` is the node's CUDA_VISIBLE_DEVICES: indexes or UUIDs, empty where accelerators are simulated.
+    `devices` is the node's CUDA_VISIBLE_DEVICES: indexes or UUIDs, empty where accelerators are simulated. `home` is
+    None where the node shares the run folder.
     """
 
     node: int
     host: str
     address: str
     devices: tuple[str, ...] = ()
+    home: NodeHome | None = None
 
 
 class Liveness(StrEnum):
@@ -146,11 +164,13 @@ class Backend(Protocol):
     """A place where runs happen. What has a body here is right for a place without a scheduler of its own.
 
     With `elsewhere`, a run's nodes are other machines: its environment is built before it is submitted (they may have
-    no network), and the home's MLflow server must be reached from them.
+    no network), and the home's MLflow server must be reached from them. With `has_environment` they have a Python
+    with its packages already, and nothing is built.
     """
 
     name: str
     elsewhere: bool = False
+    has_environment: bool = False
 
     def check(self, compute: Compute) -> tuple[str, ...]:
         """Lines for people about where the run would go; changes nothing.
@@ -158,6 +178,15 @@ class Backend(Protocol):
         Raises:
             CapacityError: the run can never fit; the message says what there is.
         """
+
+    def check_environment(self, run: RunRecord) -> tuple[str, ...]:
+        """Lines for people about what a run's command would find; only of a backend that has the environment.
+
+        Raises:
+            ConfigError: it is not what the workload asks for.
+        """
+        del run
+        return ()
 
     def submission_script(self, run: RunRecord, paths: RunPaths) -> str | None:
         """What would be handed to a scheduler, for people to read; None where there is no such thing."""
@@ -190,6 +219,10 @@ class Backend(Protocol):
         """Called by a supervisor that a scheduler has started: whether it is the run's current one."""
         del run, paths
         return True
+
+    def leave(self, run: RunPaths) -> None:
+        """Called by a supervisor that a scheduler has started, as the last thing: nothing more will be written."""
+        del run
 
     def replaced(self, run: RunPaths) -> bool:
         """Called by a supervisor, often: whether another one has taken its place, so that it must do nothing more."""

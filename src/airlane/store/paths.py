@@ -7,6 +7,9 @@ from pathlib import Path
 
 from airlane.frozen import frozen
 
+# The folder where a command without code starts.
+SCRATCH = "scratch"
+
 
 def default_home() -> Path:
     """`$AIR_HOME`, or ~/.air."""
@@ -201,6 +204,10 @@ class RunPaths:
     def code(self, *, attempt: int, node: int) -> Path:
         """Where a node's copy of the snapshot is unpacked; removed when the attempt ends."""
         return self.attempt(attempt) / "code" / str(node)
+
+    def sent(self, *, attempt: int, node: int) -> RunPaths:
+        """What a node that shares no disk with the supervisor gets of the run folder."""
+        return RunPaths(self.attempt(attempt) / "sent" / str(node))
 
     def ray(self, attempt: int) -> Path:
         """What the nodes of a run with `ray:` share about their cluster (see launch/ray_settings.py)."""

@@ -9,27 +9,34 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from airlane import launch
 from airlane.backends.base import NodePlace
 from airlane.launch.ray_settings import NODE_SCRIPT, SETTINGS, TOKEN, RaySettings
 from airlane.store.disk import make_private_folder
 from airlane.store.paths import RunPaths
 from airlane.store.records import RayRecord, RunRecord
+from airlane.supervise.layout import Layout
 
-_NODE_MAIN = Path(launch.__file__).with_name("ray_node.py")
+_NODE_MAIN = "ray_node.py"
 _TOKEN_BYTES = 32
 
 
-def lay_out_ray(record: RunRecord, ray: RayRecord, paths: RunPaths, attempt: int, places: Sequence[NodePlace]) -> Path:
-    """Write the files of an attempt's cluster; returns the script that each node runs in place of the command.
+def new_token() -> str:
+    """What opens a cluster."""
+    return secrets.token_hex(_TOKEN_BYTES)
+
+
+def lay_out_ray(
+    record: RunRecord, ray: RayRecord, attempt: int, places: Sequence[NodePlace], *, layout: Layout, token: str
+) -> Path:
+    """Write the files of an attempt's cluster; returns the script that a node runs in place of the command.
 
     Raises OSError.
     """
-    folder = paths.ray(attempt)
+    seen, folder = layout.seen.ray(attempt), layout.written.ray(attempt)
     make_private_folder(folder)
     settings = RaySettings(
-        folder=str(folder),
-        command_file=str(paths.command),
+        folder=str(seen),
+        command_file=str(layout.seen.command),
         hosts=tuple(place.host for place in places),
         addresses=tuple(place.address for place in places),
         gpus_per_node=record.accelerators_per_node if _has_gpus(record) else 0,
@@ -38,11 +45,10 @@ def lay_out_ray(record: RunRecord, ray: RayRecord, paths: RunPaths, attempt: int
         ready_timeout_s=ray.ready_timeout_s,
         public=ray.public,
     )
-    _write(folder / TOKEN, secrets.token_hex(_TOKEN_BYTES))
+    _write(folder / TOKEN, token)
     _write(folder / SETTINGS, settings.to_json())
-    script = folder / NODE_SCRIPT
-    _write(script, node_script(_NODE_MAIN, folder / SETTINGS))
-    return script
+    _write(folder / NODE_SCRIPT, node_script(layout.launch / _NODE_MAIN, seen / SETTINGS))
+    return seen / NODE_SCRIPT
 
 
 def node_script(main: Path, settings: Path) -> str:

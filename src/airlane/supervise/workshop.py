@@ -16,8 +16,9 @@ from airlane.launch.container_argv import box_folder
 from airlane.launch.order import ContainerOrder, Order
 from airlane.launch.rendezvous import node_variables, ray_tmpdir
 from airlane.store.disk import make_private_folder
-from airlane.store.paths import Home, RunPaths
+from airlane.store.paths import SCRATCH, Home, RunPaths
 from airlane.store.records import RunRecord
+from airlane.supervise.layout import Layout, lay_out
 from airlane.tracking.tracker import TrackedRun
 
 _CANCEL_PATIENCE_S = 10.0
@@ -26,9 +27,9 @@ OF_AN_IMAGE = {"PATH": ""}
 
 
 class RunWorkshop:
-    """The environment and the code of one run."""
+    """The environment and the code of one run; without a plan, the nodes have their environment already."""
 
-    def __init__(self, record: RunRecord, paths: RunPaths, home: Home, plan: EnvironmentPlan) -> None:
+    def __init__(self, record: RunRecord, paths: RunPaths, home: Home, plan: EnvironmentPlan | None) -> None:
         self._record = record
         self._paths = paths
         self._home = home
@@ -42,20 +43,22 @@ class RunWorkshop:
         self.progress: str | None = None
 
     def begin(self) -> None:
+        if self._plan is None:
+            return
         self._held.enter_context(environment.hold(self._home, self._plan.key))
         if self._plan.cached and (self._image is None or self._image.settled):
-            self._build()
+            self._build(self._plan)
             return
         self.progress = "building the environment" if self._image is None else "reading the image"
-        self._thread = threading.Thread(target=self._build, name="environment", daemon=True)
+        self._thread = threading.Thread(target=self._build, args=(self._plan,), name="environment", daemon=True)
         self._thread.start()
 
     def ready(self) -> bool:
         if self._failure is not None:
             raise self._failure
-        return self._built is not None
+        return self._built is not None or self._plan is None
 
-    def _build(self) -> None:
+    def _build(self, plan: EnvironmentPlan) -> None:
         try:
             make_private_folder(self._paths.attempt(0))
             if self._image is not None and not self._image.settled:
@@ -63,7 +66,7 @@ class RunWorkshop:
 
                 self._image = with_digests(self._image, self._home, progress=self._say_of_image)
             self._built = environment.build(
-                self._plan,
+                plan,
                 log=self._paths.setup_log(0),
                 progress=self._say,
                 cancelled=self._given_up.is_set,
@@ -83,18 +86,47 @@ class RunWorkshop:
         self, attempt: int, places: Sequence[NodePlace], port: int, tracked: TrackedRun | None
     ) -> tuple[Order, ...]:
         make_private_folder(self._paths.nodes(attempt))
-        script = self._paths.command
-        if self._record.ray is not None:
-            from airlane.supervise.ray_cluster import lay_out_ray
+        layouts = {place.node: lay_out(self._paths, attempt, place) for place in places}
+        scripts = self._scripts(attempt, places, layouts)
+        master = (places[0].address, port)
+        return tuple(
+            self._order(
+                attempt,
+                place,
+                layout=layouts[place.node],
+                script=scripts[place.node],
+                master=master,
+                tracked=tracked,
+            )
+            for place in places
+        )
 
-            script = lay_out_ray(self._record, self._record.ray, self._paths, attempt, places)
-        return tuple(self._order(attempt, place, script, (places[0].address, port), tracked) for place in places)
+    def _scripts(self, attempt: int, places: Sequence[NodePlace], layouts: Mapping[int, Layout]) -> Mapping[int, Path]:
+        """What bash runs on each node."""
+        record = self._record
+        if record.ray is None:
+            return {node: layout.seen.command for node, layout in layouts.items()}
+        from airlane.supervise.ray_cluster import lay_out_ray, new_token
+
+        token = new_token()
+        laid = {
+            layout: lay_out_ray(record, record.ray, attempt, places, layout=layout, token=token)
+            for layout in dict.fromkeys(layouts.values())
+        }
+        return {node: laid[layout] for node, layout in layouts.items()}
 
     def _order(
-        self, attempt: int, place: NodePlace, script: Path, master: tuple[str, int], tracked: TrackedRun | None
+        self,
+        attempt: int,
+        place: NodePlace,
+        *,
+        layout: Layout,
+        script: Path,
+        master: tuple[str, int],
+        tracked: TrackedRun | None,
     ) -> Order:
-        record, paths, node = self._record, self._paths, place.node
-        code = self._lay_out_code(attempt, node)
+        record, paths, node = self._record, layout.seen, place.node
+        code = self._code(attempt, place, layout)
         variables = run_variables(
             record,
             paths,
@@ -103,7 +135,7 @@ class RunWorkshop:
             code=str(code),
             master=master,
             tracked=tracked,
-            environment_variables=self._environment_variables(),
+            environment_variables=self._environment_variables(place),
         )
         return Order(
             run_id=record.id,
@@ -141,18 +173,28 @@ class RunWorkshop:
         tracking = tracked.login_file if tracked is not None else None
         return tuple(file for file in (own, tracking) if file is not None)
 
-    def _environment_variables(self) -> dict[str, str]:
+    def _environment_variables(self, place: NodePlace) -> dict[str, str]:
+        if place.home is not None:
+            inside = {"PATH": place.home.path}
+            return inside | ({"VIRTUAL_ENV": place.home.virtual_env} if place.home.virtual_env is not None else {})
         if self._built is None:
             raise AssertionError("orders are written once the environment is ready")
         if self._image is not None:
             return dict(OF_AN_IMAGE)
         return self._built.variables(os.environ)
 
+    def _code(self, attempt: int, place: NodePlace, layout: Layout) -> Path:
+        """Where the node's command starts; a node with a disk of its own unpacks the code itself."""
+        if place.home is None:
+            return self._lay_out_code(attempt, place.node)
+        name = self._record.snapshot.root_name if self._record.snapshot is not None else SCRATCH
+        return layout.seen.code(attempt=attempt, node=place.node) / name
+
     def _lay_out_code(self, attempt: int, node: int) -> Path:
         folder = self._paths.code(attempt=attempt, node=node)
         make_private_folder(folder)
         if self._record.snapshot is None:
-            scratch = folder / "scratch"
+            scratch = folder / SCRATCH
             make_private_folder(scratch)
             return scratch
         archive = self._home.snapshot_archive(self._record.snapshot.digest)
@@ -165,7 +207,8 @@ class RunWorkshop:
     def clean(self, attempt: int) -> None:
         import shutil
 
-        shutil.rmtree(self._paths.attempt(attempt) / "code", ignore_errors=True)
+        for name in ("code", "sent"):
+            shutil.rmtree(self._paths.attempt(attempt) / name, ignore_errors=True)
         if self._record.ray is not None:
             from airlane.supervise.ray_cluster import forget_token
 
@@ -208,7 +251,7 @@ def run_variables(
         master_port=port,
         devices=place.devices,
         code_source_path=code,
-        checkpoint_dir=str(paths.checkpoints),
+        checkpoint_dir=str(place.home.checkpoints if place.home is not None else paths.checkpoints),
         path=environment_variables["PATH"],
         virtual_env=environment_variables.get("VIRTUAL_ENV"),
         hyperparameters_path=str(paths.parameters) if record.has_parameters else None,

@@ -14,7 +14,8 @@ from airlane.backends.base import NodePlace
 from airlane.launch.ray_settings import SETTINGS, TOKEN, RaySettings
 from airlane.store.paths import RunPaths
 from airlane.store.records import EnvironmentRecord, Limits, RayRecord, RunRecord
-from airlane.supervise.ray_cluster import forget_token, lay_out_ray, node_script
+from airlane.supervise.layout import lay_out
+from airlane.supervise.ray_cluster import forget_token, lay_out_ray, new_token, node_script
 
 RAY = RayRecord(num_cpus=None, object_store_bytes=None, ready_timeout_s=600.0, public=False)
 PLACES = (NodePlace(0, "alpha", "10.0.0.1"), NodePlace(1, "beta", "10.0.0.2"))
@@ -48,7 +49,8 @@ def paths(tmp_path: Path) -> RunPaths:
 def test_every_attempt_has_a_token_that_its_owner_alone_can_read_until_it_ends(paths: RunPaths) -> None:
     tokens = []
     for attempt in (0, 1):
-        lay_out_ray(record(), RAY, paths, attempt, PLACES)
+        layout = lay_out(paths, attempt, PLACES[0])
+        lay_out_ray(record(), RAY, attempt, PLACES, layout=layout, token=new_token())
         token = paths.ray(attempt) / TOKEN
         assert stat.S_IMODE(token.stat().st_mode) == 0o600
         assert stat.S_IMODE(token.parent.stat().st_mode) == 0o700
@@ -74,7 +76,7 @@ def test_every_attempt_has_a_token_that_its_owner_alone_can_read_until_it_ends(p
 def test_a_node_offers_what_the_run_was_given(
     paths: RunPaths, changes: dict[str, Any], ray: RayRecord, gpus: int, cpus: int | None
 ) -> None:
-    lay_out_ray(record(**changes), ray, paths, 0, PLACES)
+    lay_out_ray(record(**changes), ray, 0, PLACES, layout=lay_out(paths, 0, PLACES[0]), token=new_token())
     settings = RaySettings.read(str(paths.ray(0) / SETTINGS))
     assert (settings.gpus_per_node, settings.cpus_per_node) == (gpus, cpus)
     assert (settings.hosts, settings.addresses) == (("alpha", "beta"), ("10.0.0.1", "10.0.0.2"))
