@@ -188,8 +188,9 @@ class RayDeniedError(BackendError):
 
 
 class RayAnswerError(BackendError):
-    """A Ray cluster's dashboard answered otherwise than with what was asked for; `status` is that of HTTP."""
+    """A Ray cluster's dashboard answered with an error, or not as it should; `status` is HTTP's, `words` are its own."""
 
-    def __init__(self, message: str, *, status: int, hint: Optional[str] = None) -> None:
+    def __init__(self, message: str, *, status: int, words: str = "", hint: Optional[str] = None) -> None:
         super().__init__(message, hint=hint)
         self.status = status
+        self.words = words

@@ -7,28 +7,72 @@ import http.client
 import json
 import socket
 import ssl
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from airlane.errors import AirError, ConfigError, RayAnswerError, RayDeniedError, RayUnreachableError
 from airlane.frozen import frozen
 
-__all__ = ["Dashboard", "RayAnswerError", "RayDeniedError", "RayUnreachableError"]
+__all__ = ["Dashboard", "RayAnswerError", "RayDeniedError", "RayUnreachableError", "Readable", "Stream"]
 
 _BLOCK_BYTES = 1 << 18
 _MOST_WORDS = 500  # of an answer that tells of an error; Ray sends whole tracebacks
 _PORTS = {"http": 80, "https": 443}
 _DENIED = (401, 403)
+_NO_DASHBOARD = "is this the address of a Ray dashboard? Its port is 8265 unless another was chosen"
+
+
+class Readable(Protocol):
+    """What a body is read from, such as a file."""
+
+    def read(self, size: int = ..., /) -> bytes: ...
 
 
 @frozen
 class _Request:
     method: str
     path: str
-    body: bytes | BinaryIO | None = None
+    body: bytes | Readable | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float | None = None
+
+
+class Stream(Iterator[bytes]):
+    """The pieces of an answer as they come. It may be closed from another thread than the one that waits for them."""
+
+    def __init__(
+        self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, url: str, silence_s: float
+    ) -> None:
+        self._connection, self._socket, self._answer = connection, connection.sock, answer
+        self._url, self._silence_s = url, silence_s
+        self._reading = threading.Lock()
+        self._closed = False
+
+    def __next__(self) -> bytes:
+        """Raises RayUnreachableError: nothing came for too long, or the connection broke before the answer's end."""
+        with self._reading:
+            try:
+                piece = b"" if self._closed else self._answer.read1(_BLOCK_BYTES)
+            except (OSError, http.client.HTTPException) as error:
+                if not self._closed:
+                    self._connection.close()
+                    raise unreachable(self._url, error, self._silence_s) from error
+                piece = b""
+        if not piece:
+            self.close()
+            raise StopIteration
+        return piece
+
+    def close(self) -> None:
+        """Harmless twice, and while another thread waits: it is told that this was all."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        with self._reading:
+            self._connection.close()
 
 
 class Dashboard:
@@ -65,35 +109,39 @@ class Dashboard:
     def get_json(self, path: str) -> Any:
         return self._read(path, self.get(path))
 
-    def post_json(self, path: str, body: Mapping[str, Any]) -> Any:
+    def post_json(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> Any:
         headers = {"Content-Type": "application/json"}
-        return self._read(path, self._whole(_Request("POST", path, json.dumps(body).encode(), headers)))
+        return self._read(path, self._whole(_Request("POST", path, json.dumps(body).encode(), headers, timeout_s)))
 
-    def put(self, path: str, body: bytes | BinaryIO, size_bytes: int | None = None) -> None:
+    def put(
+        self, path: str, body: bytes | Readable, size_bytes: int | None = None, *, timeout_s: float | None = None
+    ) -> None:
         """Send bytes, or a file from where it stands; where `size_bytes` is not known, in chunks."""
         headers = {"Content-Type": "application/octet-stream"}
         if size_bytes is not None:
             headers["Content-Length"] = str(size_bytes)
-        self._whole(_Request("PUT", path, body, headers))
+        self._whole(_Request("PUT", path, body, headers, timeout_s))
 
     def delete(self, path: str) -> Any:
         return self._read(path, self._whole(_Request("DELETE", path)))
 
-    def stream(self, path: str, *, silence_s: float) -> Iterator[bytes]:
-        """The pieces of an answer as they come.
-
-        `silence_s` without any is a RayUnreachableError, as is a connection that breaks before the answer's end.
-        """
-        with contextlib.closing(self._new_connection()) as connection:
-            try:
-                connection.connect()
-                connection.sock.settimeout(silence_s)
-                answer = self._ask(connection, _Request("GET", path))
-                self._check(path, answer)
-                while piece := answer.read1(_BLOCK_BYTES):
-                    yield piece
-            except (OSError, http.client.HTTPException) as error:
-                raise self._unreachable(error, silence_s) from error
+    def stream(self, path: str, *, silence_s: float) -> Stream:
+        """An answer in pieces; `silence_s` without any is a RayUnreachableError."""
+        connection = self._new_connection(self._timeout_s)
+        try:
+            connection.connect()
+            connection.sock.settimeout(silence_s)
+            kept = connection.sock
+            answer = self._ask(connection, _Request("GET", path))
+            self._check(path, answer)
+            connection.sock = kept  # http.client gives it up where the server will close the connection
+            return Stream(connection, answer, self.url, silence_s)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise unreachable(self.url, error, silence_s) from error
+        except AirError:
+            connection.close()
+            raise
 
     def close(self) -> None:
         """Let go of the connections kept for a next question, which may still be asked."""
@@ -101,13 +149,14 @@ class Dashboard:
             self._idle.pop().close()
 
     def _whole(self, request: _Request) -> bytes:
+        timeout_s = request.timeout_s or self._timeout_s
         try:
             if request.method == "GET" and self._idle:
                 with contextlib.suppress(ConnectionError, http.client.HTTPException):  # closed meanwhile: ask anew
                     return self._exchange(self._idle.pop(), request)
-            return self._exchange(self._new_connection(), request)
+            return self._exchange(self._new_connection(timeout_s), request)
         except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error, self._timeout_s) from error
+            raise unreachable(self.url, error, timeout_s) from error
 
     def _exchange(self, connection: http.client.HTTPConnection, request: _Request) -> bytes:
         keep = False
@@ -115,7 +164,7 @@ class Dashboard:
             answer = self._ask(connection, request)
             self._check(request.path, answer)
             content = answer.read()
-            keep = not answer.will_close
+            keep = not answer.will_close and request.timeout_s is None
         finally:
             if keep:
                 self._idle.append(connection)
@@ -125,40 +174,35 @@ class Dashboard:
 
     def _ask(self, connection: http.client.HTTPConnection, request: _Request) -> http.client.HTTPResponse:
         headers = {**self._headers, **request.headers}
-        # Who refuses a large body may answer and close before it was sent: the answer says why.
+        # Who refuses a large body may answer and close before all of it was sent: the answer says why.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.request(request.method, self._prefix + request.path, body=request.body, headers=headers)
         return connection.getresponse()
 
     def _check(self, path: str, answer: http.client.HTTPResponse) -> None:
         """Raises RayDeniedError or RayAnswerError unless the status is 2xx."""
-        if answer.status // 100 == 2:  # noqa: PLR2004 # the hundred of the codes of success
+        if answer.status // 100 == 2:  # noqa: PLR2004 # the hundred of success
             return
         if answer.status in _DENIED:
             raise self._denied()
         words = _words(answer.read())
-        raise RayAnswerError(
-            f"{self.url}{path.partition('?')[0]} answers {answer.status} {answer.reason}{': ' if words else ''}{words}",
-            status=answer.status,
-        )
+        shown = f"{self.url}{path.partition('?')[0]} answers {answer.status} {answer.reason}"
+        raise RayAnswerError(f"{shown}: {words}" if words else shown, status=answer.status, words=words)
 
     def _read(self, path: str, body: bytes) -> Any:
         try:
             return json.loads(body)
         except ValueError as error:
-            shown = path.partition("?")[0]
-            raise RayAnswerError(
-                f"{self.url}{shown} does not answer in JSON",
-                status=http.client.OK,
-                hint="is this the address of a Ray dashboard? Its port is 8265 unless another was chosen",
-            ) from error
+            message = f"{self.url}{path.partition('?')[0]} does not answer in JSON"
+            raise RayAnswerError(message, status=http.client.OK, hint=_NO_DASHBOARD) from error
 
-    def _new_connection(self) -> http.client.HTTPConnection:
+    def _new_connection(self, timeout_s: float) -> http.client.HTTPConnection:
         if self._tls:
+            tls = ssl.create_default_context()
             return http.client.HTTPSConnection(
-                self._host, self._port, timeout=self._timeout_s, context=ssl.create_default_context()
+                self._host, self._port, timeout=timeout_s, context=tls, blocksize=_BLOCK_BYTES
             )
-        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s, blocksize=_BLOCK_BYTES)
+        return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s, blocksize=_BLOCK_BYTES)
 
     def _denied(self) -> RayDeniedError:
         hint = 'export RAY_AUTH_TOKEN_PATH=FILE, or token_file = "FILE" in the profile; on its head: ray get-auth-token'
@@ -166,29 +210,28 @@ class Dashboard:
             return RayDeniedError(f"the Ray cluster at {self.url} does not accept this token", hint=hint)
         return RayDeniedError(f"the Ray cluster at {self.url} wants a token", hint=hint)
 
-    def _unreachable(self, error: OSError | http.client.HTTPException, patience_s: float) -> AirError:
-        match error:
-            case ConnectionRefusedError():
-                message = f"{self.url} refuses the connection"
-                return RayUnreachableError(
-                    message, refused=True, hint="is the cluster running, and its dashboard there?"
-                )
-            case TimeoutError():
-                return RayUnreachableError(f"{self.url} does not answer within {patience_s:g} s")
-            case socket.gaierror():
-                return RayUnreachableError(f"{self.url}: no such host ({error.strerror})")
-            case ssl.SSLCertVerificationError():
-                hint = "export SSL_CERT_FILE=FILE, with its certificate authority"
-                return ConfigError(f"{self.url}: its certificate is not trusted ({error.verify_message})", hint=hint)
-            case ssl.SSLError():
-                return RayUnreachableError(f"{self.url} does not speak TLS ({error.reason})", hint="try http://")
-            case ConnectionError() | http.client.IncompleteRead():
-                return RayUnreachableError(f"{self.url} dropped the connection")
-            case http.client.HTTPException():
-                hint = "name the dashboard's port (8265 unless another was chosen), not that of the GCS (6379)"
-                return RayUnreachableError(f"{self.url} does not speak HTTP", hint=hint)
-            case _:
-                return RayUnreachableError(f"{self.url} cannot be reached: {error.strerror or error}")
+
+def unreachable(url: str, error: OSError | http.client.HTTPException, patience_s: float) -> AirError:
+    """Why there is no answer; a ConfigError where asking again would be of no use."""
+    match error:
+        case ConnectionRefusedError():
+            hint = "is the cluster running, and its dashboard there?"
+            return RayUnreachableError(f"{url} refuses the connection", refused=True, hint=hint)
+        case TimeoutError():
+            return RayUnreachableError(f"{url} does not answer within {patience_s:g} s")
+        case socket.gaierror():
+            return RayUnreachableError(f"{url}: no such host ({error.strerror})")
+        case ssl.SSLCertVerificationError():
+            hint = "export SSL_CERT_FILE=FILE, with its certificate authority"
+            return ConfigError(f"{url}: its certificate is not trusted ({error.verify_message})", hint=hint)
+        case ssl.SSLError():
+            return RayUnreachableError(f"{url} does not speak TLS ({error.reason})", hint="try http://")
+        case ConnectionError() | http.client.IncompleteRead():
+            return RayUnreachableError(f"{url} dropped the connection")
+        case http.client.HTTPException():
+            return RayUnreachableError(f"{url} does not speak HTTP", hint=_NO_DASHBOARD)
+        case _:
+            return RayUnreachableError(f"{url} cannot be reached: {error.strerror or error}")
 
 
 def _parts(url: str) -> SplitResult:
@@ -215,5 +258,5 @@ def _words(body: bytes) -> str:
         if isinstance(content, dict):
             text = str(content.get("msg") or content.get("message") or text)
     if text.startswith("Traceback "):
-        text = text.rpartition("\n")[2]
+        text = text.rstrip("\n .").rpartition("\n")[2]
     return text if len(text) <= _MOST_WORDS else f"{text[:_MOST_WORDS]} ..."
