@@ -188,7 +188,7 @@ class RayDeniedError(BackendError):
 
 
 class RayAnswerError(BackendError):
-    """A Ray cluster's dashboard answered with an error, or not as it should; `status` is HTTP's, `words` are its own."""
+    """A Ray cluster's dashboard answered with an error, or not as it should. `status` is HTTP's, `words` its own."""
 
     def __init__(self, message: str, *, status: int, words: str = "", hint: Optional[str] = None) -> None:
         super().__init__(message, hint=hint)
