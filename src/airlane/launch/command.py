@@ -6,6 +6,7 @@ import os
 import stat
 
 from airlane.launch import libc
+from airlane.launch.contained import Program
 from airlane.launch.mark import put_mark
 from airlane.launch.order_file import parse_object
 
@@ -63,7 +64,7 @@ _FIRST_FREE_DESCRIPTOR = 3
 _MOST_DESCRIPTORS = 4096
 
 
-class Command:
+class Command(Program):
     """Everything that bash needs, made ready before the fork; `become` is called in the child."""
 
     def __init__(self, order: Order) -> None:

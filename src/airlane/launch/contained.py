@@ -5,6 +5,18 @@ from __future__ import annotations
 SIGKILL_STATUS = 9  # wait statuses: ended by SIGKILL without a core file; ended with exit code 127
 NOT_STARTED_STATUS = 127 << 8
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+class Program:
+    """What a forked process becomes."""
+
+    def become(self) -> NoReturn:
+        """Called in the child; never returns."""
+        raise NotImplementedError
+
 
 class Contained:
     """A started command with everything it starts, held so that all of it can be ended.

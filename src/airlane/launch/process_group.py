@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import os
 
-from airlane.launch.contained import Contained
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from airlane.launch.command import Command
+from airlane.launch.contained import Contained, Program
 
 _SIGTERM, _SIGKILL = 15, 9
 
@@ -18,10 +14,10 @@ class ProcessGroup(Contained):
 
     name = "process_group"
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, program: Program) -> None:
         pid = os.fork()
         if pid == 0:
-            command.become()
+            program.become()
         super().__init__(pid)
 
     def reap(self) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 
 from airlane.launch import libc
-from airlane.launch.contained import Contained
+from airlane.launch.contained import Contained, Program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from airlane.launch.command import Command
     from airlane.launch.processes import Identity
 
 
@@ -18,20 +17,20 @@ class Subreaper(Contained):
 
     name = "subreaper"
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, program: Program) -> None:
         libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
         self._agent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become(command)
+            self._become(program)
         super().__init__(pid)
         self._counted: set[Identity] = set()
 
-    def _become(self, command: Command) -> None:
+    def _become(self, program: Program) -> None:
         try:
             libc.prctl(libc.PR_SET_PDEATHSIG, libc.SIGKILL)
             if os.getppid() == self._agent:  # else the agent died before it could be noticed
-                command.become()
+                program.become()
         finally:
             os._exit(1)
 
