@@ -234,7 +234,7 @@ class Client:
         self._pack(plan, progress)
         backend = self._backend(plan.record.backend)
         if backend.elsewhere:
-            plan = self._build(plan, progress)
+            plan = plan if backend.has_environment else self._build(plan, progress)
             self._open_tracking(plan.record, backend, progress)
         with self._store.submission():
             new = self._store.create(replace(plan.record, submitted_at=time.time()), content)
@@ -333,6 +333,10 @@ class Client:
         settled: dict[str, RunView],
         on_damage: Callable[[StoreError], None] | None,
     ) -> None:
+        if backend.bring([view.paths for view in views]):
+            views = [self._store.view(view.paths) for view in views]
+            settled |= {view.paths.id: view for view in views}
+            views = [view for view in views if not view.state.terminal]
         alive = backend.poll([view.paths for view in views])
         dead = [view for view in views if alive[view.paths.id] is Liveness.DEAD]
         queued = [view for view in views if alive[view.paths.id] is Liveness.WAITING]

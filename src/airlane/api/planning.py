@@ -35,7 +35,8 @@ class RunPlan:
     """Everything that is settled before a run exists.
 
     `snapshot` is what would be frozen now, or, in a rerun, what was frozen then. `refusal` says why the backend could
-    not take the run as it is; submitting raises it. `script` is what a scheduler would get. `variables` are each
+    not take the run as it is; submitting raises it. `environment_there` is what the nodes have, where they have an
+    environment of their own. `script` is what a scheduler would get. `variables` are each
     node's, with <...> for what only a run has.
     """
 
@@ -47,6 +48,7 @@ class RunPlan:
     backend_lines: tuple[str, ...]
     warnings: tuple[str, ...]
     refusal: AirError | None
+    environment_there: str | None = None
     script: str | None = None
     rerun_of: RunView | None = None
 
@@ -143,7 +145,7 @@ class Planner:
         record = replace(record, image=image)
         if rerun_of is not None:
             record = replace(record, rerun_of=rerun_of.record.id)
-        lines, refusal = self._ask_backend(record)
+        lines, found, refusal = self._ask_backend(record)
         return RunPlan(
             loaded=loaded,
             environment=planned,
@@ -153,6 +155,7 @@ class Planner:
             backend_lines=lines,
             warnings=warnings,
             refusal=refusal,
+            environment_there=found,
             script=self._script(record) if refusal is None else None,
             rerun_of=rerun_of,
         )
@@ -160,12 +163,13 @@ class Planner:
     def _script(self, record: RunRecord) -> str | None:
         return self.backend.submission_script(record, RunPaths(self.home.runs / "<month>" / _UNKNOWN_ID))
 
-    def _ask_backend(self, record: RunRecord) -> tuple[tuple[str, ...], AirError | None]:
+    def _ask_backend(self, record: RunRecord) -> tuple[tuple[str, ...], str | None, AirError | None]:
         compute = Compute(record.nodes, record.accelerators_per_node, record.accelerator_type, record.simulate)
         try:
-            return self.backend.check(compute), None
+            found = self.backend.check_environment(record)
+            return self.backend.check(compute), found, None
         except (CapacityError, ConfigError, BackendError) as refusal:
-            return (refusal.message,), refusal
+            return (refusal.message,), None, refusal
 
     def _record(
         self,

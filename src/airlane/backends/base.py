@@ -179,14 +179,14 @@ class Backend(Protocol):
             CapacityError: the run can never fit; the message says what there is.
         """
 
-    def check_environment(self, run: RunRecord) -> tuple[str, ...]:
-        """Lines for people about what a run's command would find; only of a backend that has the environment.
+    def check_environment(self, run: RunRecord) -> str | None:
+        """What a run's command would find, for people; only of a backend that has the environment.
 
         Raises:
             ConfigError: it is not what the workload asks for.
         """
         del run
-        return ()
+        return None
 
     def submission_script(self, run: RunRecord, paths: RunPaths) -> str | None:
         """What would be handed to a scheduler, for people to read; None where there is no such thing."""
@@ -201,6 +201,11 @@ class Backend(Protocol):
 
     def poll(self, runs: Sequence[RunPaths]) -> Mapping[str, Liveness]:
         """Whether the supervisors of these runs (by id) live; one question for all of them."""
+
+    def bring(self, runs: Sequence[RunPaths]) -> bool:
+        """Called before runs are judged: bring what lies elsewhere into their folders; whether something came."""
+        del runs
+        return False
 
     def queued(self, runs: Sequence[RunPaths]) -> Mapping[str, Waiting]:
         """What the runs (by id) wait for that have no supervisor now; one question for all of them."""

@@ -12,6 +12,7 @@ from airlane.store.paths import Home
 
 BACKENDS: dict[str, str] = {
     "local": "airlane.backends.local:LocalBackend",
+    "ray": "airlane.backends.ray.backend:RayBackend",
     "slurm": "airlane.backends.slurm.backend:SlurmBackend",
 }
 

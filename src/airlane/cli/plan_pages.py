@@ -102,6 +102,7 @@ def _environment_facts(plan: RunPlan) -> dict[str, Any]:
         "dependencies": list(environment.dependencies),
         "key": environment.key,
         "cached": environment.cached,
+        "there": plan.environment_there,
     }
 
 
@@ -151,7 +152,8 @@ def _container_lines(image: ImageRecord, look: Look) -> list[str]:
 def _environment_mark(plan: RunPlan, look: Look) -> str:
     environment = plan.environment
     added = f"+{len(environment.dependencies)}" if environment.dependencies else ""
-    mark = look.ok if environment.key is None or environment.cached else look.later
+    there = plan.environment_there is not None
+    mark = look.ok if environment.key is None or environment.cached or there else look.later
     return _mark(look, "environment", f"{environment.base}{added}", _environment_state(plan), mark=mark)
 
 
@@ -161,6 +163,8 @@ def _image_mark(image: ImageRecord, look: Look) -> str:
 
 def _environment_state(plan: RunPlan) -> str:
     environment = plan.environment
+    if plan.environment_there is not None:
+        return plan.environment_there
     if environment.key is None:
         return f"the Python {environment.python_version} that runs air"
     state = "cached" if environment.cached else "to be built first"

@@ -59,6 +59,11 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 @contextmanager
 def _decompressed(archive: Path) -> Iterator[io.BufferedReader]:
+    """A node of another cluster may have nothing but the standard library: it is sent gzip."""
+    if archive.suffix == ".gz":
+        with _gunzipped(archive) as stream:
+            yield stream
+        return
     import zstandard
 
     try:
@@ -70,6 +75,18 @@ def _decompressed(archive: Path) -> Iterator[io.BufferedReader]:
         raise SnapshotError(
             f"{archive} is damaged: {error}", hint=f"rm {archive}, then submit the run again from its code"
         ) from error
+
+
+@contextmanager
+def _gunzipped(archive: Path) -> Iterator[io.BufferedReader]:
+    import gzip
+    import zlib
+
+    try:
+        with gzip.open(archive, "rb") as stream:
+            yield io.BufferedReader(stream, _BUFFER_BYTES)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise SnapshotError(f"{archive} is damaged: {error}") from error
 
 
 class _Tree:

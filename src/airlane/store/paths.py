@@ -152,6 +152,16 @@ class RunPaths:
         return self.slurm / "start.json"
 
     @property
+    def ray_job(self) -> Path:
+        """What is known of the Ray job that the run is (see backends/ray/ledger.py)."""
+        return self.root / "ray"
+
+    @property
+    def ray_refused(self) -> Path:
+        """Since when the job's cluster refuses to be asked, by its time."""
+        return self.ray_job / "refused"
+
+    @property
     def cancel(self) -> Path:
         """Its existence asks the supervisor to cancel the run."""
         return self.root / "cancel.json"

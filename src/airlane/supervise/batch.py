@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from airlane import environment
+from airlane.backends.base import Backend
 from airlane.backends.registry import make_backend
+from airlane.environment import EnvironmentPlan
 from airlane.store import codec
 from airlane.store.paths import Home, RunPaths
 from airlane.store.records import RunRecord, Status
@@ -27,7 +29,11 @@ EXIT_NO_RUN = 78
 
 def main(arguments: list[str]) -> int:
     """Supervise the run of a folder; the exit code is what the scheduler shows of it."""
-    paths = RunPaths(Path(arguments[1]))
+    return supervise_folder(RunPaths(Path(arguments[1])))
+
+
+def supervise_folder(paths: RunPaths) -> int:
+    """Supervise the run of a folder, unless it has ended or another supervisor has it; returns the exit code."""
     record = codec.read(RunRecord, paths.record)
     if record is None:
         print(f"airlane: {paths.root} on {os.uname().nodename} holds no run", file=sys.stderr)  # noqa: T201
@@ -37,26 +43,36 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until the backend listens to it
     if not backend.take_over(record, paths):
         return 0
+    try:
+        return _go_on(record, paths, home, backend)
+    finally:
+        backend.leave(paths)
+
+
+def _go_on(record: RunRecord, paths: RunPaths, home: Home, backend: Backend) -> int:
     # Of a supervisor that was taken for dead and lives, the end is waited for; one that hangs finds itself replaced.
     lock = hold(paths.lock, patience_s=LOCK_PATIENCE_S)
     earlier = codec.read(Status, paths.status)
     if paths.verdict.exists() or (earlier is not None and earlier.state.terminal):
         os.close(lock)
         return 0
-    recorded = record.environment
-    base_dir = Path(record.workload_file).parent
     state = supervise(
         record,
         paths,
         home=home,
         backend=backend,
-        plan=lambda: environment.plan(recorded.base, recorded.dependencies, base_dir=base_dir, home=home),
+        plan=lambda: None if backend.has_environment else _plan(record, home),
         params=_parameters(paths),
         env=os.environ,
         earlier=earlier,
     )
     os.close(lock)
     return 0 if state in (None, State.SUCCESS) else EXIT_FAILED
+
+
+def _plan(record: RunRecord, home: Home) -> EnvironmentPlan:
+    recorded = record.environment
+    return environment.plan(recorded.base, recorded.dependencies, base_dir=Path(record.workload_file).parent, home=home)
 
 
 def _parameters(paths: RunPaths) -> dict[str, Any]:

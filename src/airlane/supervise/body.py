@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 from airlane import environment
 from airlane.backends.base import Backend
 from airlane.environment import EnvironmentPlan
-from airlane.errors import AirError
+from airlane.errors import AirError, TrackingError
 from airlane.spec.profiles import NO_TRACKING
 from airlane.store import codec
 from airlane.store.disk import SystemDisk
@@ -50,7 +51,7 @@ def supervise(
     *,
     home: Home,
     backend: Backend,
-    plan: Callable[[], EnvironmentPlan],
+    plan: Callable[[], EnvironmentPlan | None],
     params: dict[str, Any],
     env: Mapping[str, str],
     earlier: Status | None = None,
@@ -64,7 +65,8 @@ def supervise(
     tracking: Tracking | None = None
     try:
         on_node = paths if backend.elsewhere else None
-        tracking = make_tracker(record.tracking_uri, home=home, python=mlflow_python(home), env=env, on_node=on_node)
+        python = cluster_mlflow if backend.has_environment else mlflow_python(home)
+        tracking = make_tracker(record.tracking_uri, home=home, python=python, env=env, on_node=on_node)
         tools = Tools(
             backend=backend,
             workshop=RunWorkshop(record, paths, home, plan()),
@@ -119,6 +121,18 @@ def mlflow_python(home: Home) -> Callable[[], Path]:
         return environment.build(plan, progress=lambda _words: None).python
 
     return python
+
+
+def cluster_mlflow() -> Path:
+    """The interpreter that serves MLflow where nothing can be built: this one.
+
+    Raises TrackingError when it has no MLflow.
+    """
+    from importlib.util import find_spec
+
+    if find_spec("mlflow") is None:
+        raise TrackingError(f"there is no mlflow in {sys.executable}, with which metrics could be kept")
+    return Path(sys.executable)
 
 
 def log_evidence(paths: RunPaths, attempt: int) -> Evidence:

@@ -1,0 +1,57 @@
+"""The first thing that runs on the cluster: unpacks what a run brings, and becomes its supervisor.
+
+`python boot.py RUN_ID`, in the folder where Ray has unpacked the package (package.py). Ours is not there yet.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+KIT, RUN, CODE = "kit.tar.gz", "run.tar", "code.tar.gz"
+BELOW_THE_SESSION = "/runtime_resources/"
+
+
+def session_folder(here: Path) -> Path:
+    """Ray unpacks packages below the folder of its session."""
+    session, found, _ = str(here).partition(BELOW_THE_SESSION)
+    return Path(session) if found else Path(tempfile.gettempdir())
+
+
+def unpack(here: Path, own: Path) -> None:
+    """Everything in place below `own`, for this user alone, and nothing left here."""
+    own.mkdir(mode=0o700, parents=True)
+    own.parent.chmod(0o700)
+    for name, folder in ((KIT, "kit"), (RUN, "home")):
+        with tarfile.open(here / name) as archive:
+            archive.extractall(own / folder, filter="data")
+    (here / RUN).unlink()
+    (here / KIT).rename(own / KIT)
+    if (here / CODE).exists():
+        (here / CODE).rename(own / CODE)
+
+
+def main(arguments: list[str]) -> int:
+    """Supervise the run; returns the exit code."""
+    os.umask(0o077)
+    run_id, here = arguments[1], Path(__file__).resolve().parent
+    own = session_folder(here) / f"air-{run_id}" / "driver"
+    try:
+        unpack(here, own)
+    except BaseException:
+        shutil.rmtree(own, ignore_errors=True)
+        raise
+    sys.path.insert(0, str(own / "kit"))
+    from airlane.store.paths import RunPaths
+    from airlane.supervise.batch import supervise_folder
+
+    (folder,) = (own / "home").glob(f"runs/*/{run_id}")
+    return supervise_folder(RunPaths(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

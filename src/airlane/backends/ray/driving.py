@@ -1,0 +1,131 @@
+"""The supervisor's side of a run on a Ray cluster: this process is the driver of the run's Ray job."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import threading
+
+from airlane.backends.base import Interruption
+from airlane.backends.ray.agent import session_folder
+from airlane.backends.ray.allocation import Parcel, RayAllocation
+from airlane.backends.ray.capacity import bundle
+from airlane.backends.ray.door import Demand, Door
+from airlane.backends.ray.options import RayOptions
+from airlane.backends.ray.outbox import Outbox
+from airlane.backends.ray.package import CODE, KIT, TRACKING_LOGIN
+from airlane.backends.ray.replica import Source
+from airlane.backends.ray.versions import runtime_env
+from airlane.store.paths import RunPaths
+from airlane.store.records import CauseKind, RunRecord
+
+_SEND_EVERY_S = 0.2
+_MOST_BYTES = 4 << 20
+_NEVER = ("sent/", "code/", "checkpoints/")
+_FOR_US_ALONE = ("secrets.json", "supervisor.lock", "reserve")
+
+
+class Driving:
+    """One supervisor's view of its cluster. Its run folder is told to whoever reads the outbox."""
+
+    def __init__(self, run: RunRecord, paths: RunPaths, options: RayOptions) -> None:
+        self._run = run
+        self._paths = paths
+        self._options = options
+        self._own = paths.root.parents[3]  # where boot.py has unpacked everything
+        self._secrets = self._take_secrets()
+        self._door = Door()
+        self._kit = self._door.put((self._own / KIT).read_bytes())
+        code = self._own / CODE
+        self._code = self._door.put(code.read_bytes() if code.exists() else b"")
+        self._sender = Sender(paths, Outbox(session_folder() / "logs", f"air-{run.id}"))
+        self._sender.start()
+
+    def _take_secrets(self) -> dict[str, bytes]:
+        """From here on they are in no file of this node."""
+        login = self._own / "home" / TRACKING_LOGIN
+        if login.exists():
+            os.environ.update(json.loads(login.read_bytes()))
+            login.unlink()
+        if not self._paths.secrets.exists():
+            return {}
+        content = self._paths.secrets.read_bytes()
+        self._paths.secrets.unlink()
+        return {str(self._paths.secrets): content}
+
+    def allocate(self, attempt: int) -> RayAllocation:
+        options = self._options
+        return RayAllocation(
+            self._run,
+            self._paths,
+            attempt,
+            door=self._door,
+            demand=Demand(bundle(self._run, options), runtime_env(self._run.environment.dependencies)),
+            parcel=Parcel(
+                kit=self._kit,
+                code=self._code,
+                secrets=self._secrets,
+                wait_s=options.wait_minutes * 60.0,
+                grows=options.autoscales,
+                storage=options.storage,
+            ),
+        )
+
+    def asked_to_stop(self) -> Interruption:
+        """Ray ends a job with SIGTERM, and for nothing but somebody's request."""
+        return Interruption(CauseKind.CANCELED, "canceled by the user")
+
+    def leave(self) -> None:
+        """Tell the end, and leave nothing on this node but that."""
+        self._sender.close()
+        self._door.close()
+        shutil.rmtree(self._own, ignore_errors=True)
+        with contextlib.suppress(OSError):  # what a node has saved is in it
+            self._own.parent.rmdir()
+
+
+class Sender:
+    """Puts what the run folder gains into the outbox, in a thread of its own."""
+
+    def __init__(self, paths: RunPaths, outbox: Outbox, *, every_s: float = _SEND_EVERY_S) -> None:
+        self._source = Source(paths.root, is_told)
+        self._kept = Source(paths.root, is_kept)
+        self._outbox = outbox
+        self._every_s = every_s
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closing.wait(self._every_s):
+            with contextlib.suppress(OSError):  # a full disk: tried again
+                self._send(self._source)
+
+    def _send(self, source: Source) -> None:
+        while frames := source.changes(_MOST_BYTES):
+            self._outbox.put(frames)
+
+    def close(self) -> None:
+        """Send the rest, and say that it is all."""
+        self._closing.set()
+        self._thread.join()
+        self._send(self._kept)  # a database that is written no more
+        self._send(self._source)
+        self._outbox.end()
+
+
+def is_told(name: str) -> bool:
+    """Which files of the run folder its owner is told about while it runs."""
+    if name in _FOR_US_ALONE or name.startswith(("tracking/", "checkpoints/")) or name.endswith(".next"):
+        return False
+    inside = name.split("/", 2)[-1]  # attempts/<k>/...
+    return not inside.startswith(_NEVER) and not name.endswith((".order.json", "/token"))
+
+
+def is_kept(name: str) -> bool:
+    """What the run recorded on its own because no MLflow server was reached; it travels when it is closed."""
+    return name.startswith("tracking/")
