@@ -25,6 +25,7 @@ _NOT_FOUND = 404
 _SUBMIT_S = 60.0  # the first job of a cluster waits until its agent has joined it as a driver
 _UPLOAD_S = 120.0  # the head stores a whole package before it answers
 _SILENCE_S = 60.0  # of a log that is read to its end
+_READ_LOG_S = 3600  # the head's own deadline for that; 30 s unless it is asked for more
 _ID_LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnpqrstuvwxyz"
 _EXIT_CODE = re.compile(r"failed with exit code (-?\d+)")
 
@@ -166,7 +167,8 @@ class Jobs:
 
     def log(self, job: RayJob, *, lines: int = WHOLE) -> Stream:
         """The last lines of what a job has written so far, as its driver's node has them, in pieces."""
-        return self._dashboard.stream(_log_path("file", job, lines=lines), silence_s=_SILENCE_S)
+        path = _log_path("file", job, lines=lines, timeout=_READ_LOG_S)
+        return self._dashboard.stream(path, silence_s=_SILENCE_S)
 
     def log_stream(self, job: RayJob, *, every_s: float, silence_s: float) -> Stream:
         """The same from its beginning, and then what is added: the node looks `every_s`. It has no end of its own."""
