@@ -33,7 +33,7 @@ _MOST_BYTES = 1 << 20
 # Ray makes its workers nice, and what trains is not; only root may undo it.
 _APART = 'renice -n 0 -p $$ >/dev/null 2>&1; exec 3<&0; "$@" <&3 3<&- >/dev/null 2>&1 & echo $!'
 # Ray sets these for its own workers; the command is none.
-_NOT_INHERITED = ("RAY_", "OMP_NUM_THREADS", "PYTHONPATH", "CUDA_VISIBLE_DEVICES")
+_NOT_INHERITED = ("RAY_", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "PYTHONPATH", "CUDA_VISIBLE_DEVICES")
 
 
 class Agent:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airlane.backends.base import Allocation, Backend, Compute, Finding, Interruption, Liveness, Waiting
-from airlane.backends.ray.ledger import JobRecord, read_record, write_record
+from airlane.backends.ray.ledger import JobRecord, read_job, write_job
 from airlane.backends.ray.liveness import Watcher
 from airlane.backends.ray.options import read_options
 from airlane.errors import AirError, BackendError, RayUnreachableError, StoreError
@@ -79,10 +79,11 @@ class RayBackend(Backend):
             url=cluster.url,
             token_file=str(cluster.token_file) if cluster.token_file is not None else None,
             submission_id=f"air-{run.record.id}",
+            name=f"air-{run.record.id}",
             submitted_at=time.time(),
         )
         try:
-            write_record(run.paths, record, token=cluster.token)
+            write_job(run.paths, record, token=cluster.token)
             self._hand_over(run, record, dashboard)
         except OSError as error:
             raise StoreError(f"could not write {run.paths.root}: {error.strerror}", hint="free some space") from error
@@ -121,14 +122,14 @@ class RayBackend(Backend):
         return self._watcher.queued(runs)
 
     def where(self, run: RunPaths) -> str | None:
-        record = read_record(run)
+        record = read_job(run)
         return f"Ray job {record.submission_id} on {record.url}" if record is not None else None
 
     def last_words(self, run: RunPaths) -> Interruption | None:
         return self._watcher.last_words(run)
 
     def cancel(self, run: RunPaths) -> None:
-        record = read_record(run)
+        record = read_job(run)
         if record is None:
             return
         try:

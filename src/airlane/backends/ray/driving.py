@@ -14,7 +14,7 @@ from airlane.backends.ray.allocation import Parcel, RayAllocation
 from airlane.backends.ray.capacity import bundle
 from airlane.backends.ray.door import Demand, Door
 from airlane.backends.ray.options import RayOptions
-from airlane.backends.ray.outbox import Outbox
+from airlane.backends.ray.outbox import Feed, Outbox
 from airlane.backends.ray.package import CODE, KIT, TRACKING_LOGIN
 from airlane.backends.ray.replica import Source
 from airlane.backends.ray.versions import runtime_env
@@ -22,9 +22,6 @@ from airlane.store.paths import RunPaths
 from airlane.store.records import CauseKind, RunRecord
 
 _SEND_EVERY_S = 0.2
-_MOST_BYTES = 4 << 20
-_NEVER = ("sent/", "code/", "checkpoints/")
-_FOR_US_ALONE = ("secrets.json", "supervisor.lock", "reserve")
 
 
 class Driving:
@@ -90,8 +87,8 @@ class Sender:
     """Puts what the run folder gains into the outbox, in a thread of its own."""
 
     def __init__(self, paths: RunPaths, outbox: Outbox, *, every_s: float = _SEND_EVERY_S) -> None:
-        self._source = Source(paths.root, is_told)
-        self._kept = Source(paths.root, is_kept)
+        self._feed = Feed(Source(paths.root, is_told), outbox)
+        self._kept = Feed(Source(paths.root, is_kept), outbox)
         self._outbox = outbox
         self._every_s = every_s
         self._closing = threading.Event()
@@ -103,27 +100,28 @@ class Sender:
     def _run(self) -> None:
         while not self._closing.wait(self._every_s):
             with contextlib.suppress(OSError):  # a full disk: tried again
-                self._send(self._source)
+                self._send(self._feed)
 
-    def _send(self, source: Source) -> None:
-        while frames := source.changes(_MOST_BYTES):
-            self._outbox.put(frames)
+    def _send(self, feed: Feed) -> None:
+        while feed.move():
+            continue
 
     def close(self) -> None:
         """Send the rest, and say that it is all."""
         self._closing.set()
         self._thread.join()
         self._send(self._kept)  # a database that is written no more
-        self._send(self._source)
+        self._send(self._feed)
         self._outbox.end()
 
 
 def is_told(name: str) -> bool:
     """Which files of the run folder its owner is told about while it runs."""
-    if name in _FOR_US_ALONE or name.startswith(("tracking/", "checkpoints/")) or name.endswith(".next"):
-        return False
-    inside = name.split("/", 2)[-1]  # attempts/<k>/...
-    return not inside.startswith(_NEVER) and not name.endswith((".order.json", "/token"))
+    what, _, inside = name.partition("/")
+    if what != "attempts":
+        return what in ("status.json", "events.jsonl")
+    folder = inside.partition("/")[2]
+    return folder.startswith(("nodes/", "ray/")) and not folder.endswith("/token")
 
 
 def is_kept(name: str) -> bool:

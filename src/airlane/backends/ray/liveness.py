@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airlane.backends.base import Interruption, Liveness, Waiting
-from airlane.backends.ray.ledger import JobRecord, read_record, read_token
+from airlane.backends.ray.ledger import JobRecord, read_job, read_token
 from airlane.backends.ray.mirror import catch_up, ensure_mirror
 from airlane.backends.ray.silence import is_gone, note_answer, note_refusal
 from airlane.errors import AirError, RayUnreachableError
@@ -43,7 +43,7 @@ class Watcher:
 
     def bring(self, runs: Sequence[RunPaths]) -> bool:
         """Bring the files of runs that nobody follows now; whether there was one."""
-        brought = [catch_up(run) for run in runs if read_record(run) is not None]  # each, whatever another brought
+        brought = [catch_up(run) for run in runs if read_job(run) is not None]  # each, whatever another brought
         return any(brought)
 
     def liveness(self, runs: Sequence[RunPaths]) -> dict[str, Liveness]:
@@ -51,7 +51,7 @@ class Watcher:
         found: dict[str, Liveness] = {}
         there: dict[str, list[tuple[RunPaths, JobRecord]]] = {}
         for run in runs:
-            record = read_record(run)
+            record = read_job(run)
             if record is None:
                 found[run.id] = _without_a_job(run)
             else:
@@ -101,7 +101,7 @@ class Watcher:
 
     def last_words(self, run: RunPaths) -> Interruption | None:
         """How the job of a run ended whose supervisor did not say so."""
-        record = read_record(run)
+        record = read_job(run)
         if record is None:
             return None
         if run.id not in self._jobs:
