@@ -1,0 +1,52 @@
+"""Which files of a run folder travel between machines, which of them grow, and which one tells of the end."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from airlane.store.states import State
+
+# What nobody's choice lets out: secrets, what an agent is told, code, locks, and files that are not finished.
+_NEVER = re.compile(
+    r"""secrets\.json | [^/]*\.lock | reserve | checkpoints/.* | ray/.*
+    | attempts/\d+/code/.* | attempts/\d+/nodes/[^/]*\.(?:order\.json|next)
+    | (?:.*/)?\.[^/]+\.[0-9a-f]{12}""",
+    re.VERBOSE | re.DOTALL,
+)
+# Folders that may hold a great deal: nobody looks into them.
+_NEVER_ENTERED = re.compile(r"checkpoints|ray|attempts/\d+/code")
+# What only the supervisor and the nodes write; everything else in the user's folder is the user's side's own.
+_COMES_BACK = re.compile(
+    r"status\.json | events\.jsonl | supervisor\.log | uploaded\.json | attempts/.* | tracking/.*",
+    re.VERBOSE | re.DOTALL,
+)
+_STATUS = "status.json"
+
+
+def may_travel(path: str) -> bool:
+    return _NEVER.fullmatch(path) is None
+
+
+def may_enter(folder: str) -> bool:
+    return _NEVER_ENTERED.fullmatch(folder) is None
+
+
+def comes_back(path: str) -> bool:
+    """Whether a cluster may write this file in the user's run folder."""
+    return may_travel(path) and _COMES_BACK.fullmatch(path) is not None
+
+
+def grows(path: str) -> bool:
+    """Whether a file is only ever appended to."""
+    return path.endswith((".log", ".jsonl"))
+
+
+def is_last_word(path: str, content: bytes) -> bool:
+    """Whether this tells that the run has ended: who reads it looks for nothing more."""
+    if path != _STATUS:
+        return False
+    try:
+        return State(json.loads(content)["state"]).terminal
+    except (ValueError, TypeError, KeyError):
+        return False
