@@ -195,7 +195,7 @@ def test_a_token_of_bytes_is_refused(env: dict[str, str], tmp_path: Path) -> Non
 
 
 def test_no_repr_shows_a_token(env: dict[str, str]) -> None:
-    env["RAY_AUTH_TOKEN"] = "s3cret"
+    env |= {"RAY_AUTH_TOKEN": "s3cret"}
     cluster, token = found(env, "h:8265"), find_token(None, env)
     assert cluster.token == env["RAY_AUTH_TOKEN"]
     assert "s3cret" not in f"{cluster!r} {token!r}"
