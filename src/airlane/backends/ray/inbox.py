@@ -63,6 +63,7 @@ class Inbox:
         self._saved, self._saved_at = self._at, clock()
         self._expected = _ALSO
         self.trouble: AirError | OSError | None = None
+        self.caught_up = False  # whether nothing was left when it was last asked for more
 
     @property
     def coming(self) -> Coming:
@@ -114,7 +115,7 @@ class Inbox:
 
     def _gather(self, deadline: float) -> None:
         """Read part after part, to the end of what there is."""
-        begun_anew = False
+        begun_anew = self.caught_up = False
         while self._at.coming is Coming.OPEN:
             part = self._at.part
             try:
@@ -124,7 +125,8 @@ class Inbox:
                     raise StoreError(f"the run's files were changed while they were written: {error}") from error
                 begun_anew, self._at = True, Position()
                 continue
-            if self._at.part == part or self._clock() >= deadline:
+            self.caught_up = self._at.part == part
+            if self.caught_up or self._clock() >= deadline:
                 return
             if self._save_is_due():
                 self._save()

@@ -15,6 +15,8 @@ from airlane.store import codec
 from airlane.store.disk import SystemDisk, make_private_folder, read_bytes
 from airlane.store.paths import RunPaths
 
+# A run is submitted within this; what its cluster does not know after it was never a job, or is one no more.
+LONGEST_SUBMISSION_S = 120.0
 _LOOK_EVERY_S = 0.05
 
 
