@@ -194,3 +194,15 @@ class RayAnswerError(BackendError):
         super().__init__(message, hint=hint)
         self.status = status
         self.words = words
+
+
+class RankFailedError(AirError):
+    """The first rank of a launch that failed; the message ends with its traceback."""
+
+    code = "RANK_FAILED"
+    kind = "USER"
+
+    def __init__(self, message: str, *, rank: int, exit_code: int, hint: Optional[str] = None) -> None:
+        super().__init__(message, hint=hint)
+        self.rank = rank
+        self.rank_exit_code = exit_code
