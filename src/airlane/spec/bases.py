@@ -9,6 +9,9 @@ BASES: tuple[str, ...] = ("4", "5", "6", "AI5", "AI6", "host")
 
 DEFAULT_BASE = "4"
 
+RAY_OF_BASES: dict[str, str] = {"AI5": "2.60", "AI6": "2.60"}
+"""The Ray of the bases that bring one, major.minor. A test keeps it in step with what they are locked to."""
+
 _ALIAS = re.compile(r"databricks_ai_v([0-9]+)", re.IGNORECASE)
 _BY_LOWER_CASE = {base.lower(): base for base in BASES}
 

@@ -17,7 +17,7 @@ from airlane.backends.ray.options import RayOptions
 from airlane.backends.ray.outbox import Feed, Outbox
 from airlane.backends.ray.package import CODE, KIT, TRACKING_LOGIN
 from airlane.backends.ray.replica import Source
-from airlane.backends.ray.versions import runtime_env
+from airlane.backends.ray.uv_environment import runtime_env
 from airlane.store.paths import RunPaths
 from airlane.store.records import CauseKind, RunRecord
 
@@ -34,6 +34,7 @@ class Driving:
         self._own = paths.root.parents[3]  # where boot.py has unpacked everything
         self._secrets = self._take_secrets()
         self._door = Door()
+        self._runtime_env = runtime_env(run.environment.dependencies, ray=self._door.version)
         self._kit = self._door.put((self._own / KIT).read_bytes())
         code = self._own / CODE
         self._code = self._door.put(code.read_bytes() if code.exists() else b"")
@@ -59,7 +60,7 @@ class Driving:
             self._paths,
             attempt,
             door=self._door,
-            demand=Demand(bundle(self._run, options), runtime_env(self._run.environment.dependencies)),
+            demand=Demand(bundle(self._run, options), self._runtime_env),
             parcel=Parcel(
                 kit=self._kit,
                 code=self._code,
