@@ -24,15 +24,23 @@ def _whole_parser() -> argparse.ArgumentParser:
     parser.add_argument("-h", "--help", action="store_true", help="help")
     commands = parser.add_subparsers()
     for first in FIRST_WORDS:
-        if first in COMMANDS:
-            _add(commands, first, first)
-            continue
-        names = [name for name in COMMANDS if name.split()[0] == first]
-        summary = ", ".join(name.split()[1] for name in names)  # shtab leaves out what has no help
-        actions = commands.add_parser(first, add_help=False, help=summary).add_subparsers()
-        for name in names:
-            _add(actions, name, name.split()[1])
+        _add_all(commands, first)
     return parser
+
+
+def _add_all(commands: argparse._SubParsersAction[argparse.ArgumentParser], start: str) -> None:
+    """What begins with these words: a command, or others below them."""
+    word = start.rpartition(" ")[2]
+    if start in COMMANDS:
+        _add(commands, start, word)
+        return
+    depth = len(start.split())
+    names = [name.split() for name in COMMANDS if name.startswith(f"{start} ")]
+    following = tuple(dict.fromkeys(name[depth] for name in names))
+    # shtab leaves out what has no help
+    actions = commands.add_parser(word, add_help=False, help=", ".join(following)).add_subparsers()
+    for action in following:
+        _add_all(actions, f"{start} {action}")
 
 
 def _add(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, word: str) -> None:

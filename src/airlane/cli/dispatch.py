@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import time
@@ -90,7 +91,8 @@ def _run(words: Words, screen: Screen) -> int:
     name, rest = _name(words.first, words.after)
     if name is None:
         if "--json" in words.options:
-            raise ArgumentError(f"air {words.first}: an action is missing", hint=f"air {words.first} -h")
+            group = _group(words.first, words.after)
+            raise ArgumentError(f"air {group}: an action is missing", hint=f"air {group} -h")
         return _help(words, screen)
     from airlane.cli.command import Context
 
@@ -123,28 +125,38 @@ def _no_command(words: Words, screen: Screen) -> int:
 
 
 def _name(first: str, after: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """The command's name and the words left; no name where a first word with several actions stands alone.
+    """The command's name and the words left; no name where the words before the options name several commands.
 
     Raises:
         ArgumentError: there is no such command.
     """
-    if first in COMMANDS:
-        return first, after
-    known: Sequence[str] = FIRST_WORDS
-    typed = first
-    if first in FIRST_WORDS:
-        if not after or after[0].startswith("-"):
-            return None, after
-        typed = f"{first} {after[0]}"
-        if typed in COMMANDS:
-            return typed, after[1:]
-        known = [name for name in COMMANDS if name.startswith(f"{first} ")]
+    leading = (first, *itertools.takewhile(lambda word: not word.startswith("-"), after))
+    for length in range(len(leading), 0, -1):
+        name = " ".join(leading[:length])
+        if name in COMMANDS:
+            return name, (first, *after)[length:]
+    group = _group(first, after)
+    if group == " ".join(leading):
+        return None, after
     from airlane.cli.parser import closest
 
+    typed = " ".join(leading[: len(group.split()) + 1])
+    known = [name for name in COMMANDS if name.startswith(f"{group} ")] if group else FIRST_WORDS
     guess = closest(typed, known)
     raise ArgumentError(
         f"air: unknown command {typed!r}", hint=f"did you mean air {guess}?" if guess else "air -h lists the commands"
     )
+
+
+def _group(first: str, after: tuple[str, ...]) -> str:
+    """As many of the first words as begin the name of a command: "ray", "ray job"."""
+    group = ""
+    for word in (first, *after):
+        longer = f"{group} {word}".strip()
+        if not any(name.startswith(f"{longer} ") for name in COMMANDS):
+            return group
+        group = longer
+    return group
 
 
 def _help(words: Words, screen: Screen) -> int:
@@ -159,7 +171,7 @@ def _help(words: Words, screen: Screen) -> int:
         page = overview()
     else:
         name, _ = _name(words.first, words.after)
-        page = command_page(load(name)) if name else group_page(words.first)
+        page = command_page(load(name)) if name else group_page(_group(words.first, words.after))
     if "--json" in words.options:
         from airlane.cli.envelope import data_line
 

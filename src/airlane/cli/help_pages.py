@@ -36,10 +36,10 @@ def overview() -> str:
     return "\n".join(parts)
 
 
-def group_page(first: str) -> str:
-    """What a first word with several actions prints when it stands alone."""
-    rows = [(f"air {name}", entry.summary) for name, entry in COMMANDS.items() if name.split()[0] == first]
-    return "\n".join([*_rows(rows), "", f"Examples and options of one: air {first} ACTION -h"])
+def group_page(group: str) -> str:
+    """What the first words of several commands print when they stand alone."""
+    rows = [(f"air {name}", entry.summary) for name, entry in COMMANDS.items() if name.startswith(f"{group} ")]
+    return "\n".join([*_rows(rows), "", f"Examples and options of one: air {group} ACTION -h"])
 
 
 def command_page(command: Command) -> str:

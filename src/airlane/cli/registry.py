@@ -35,6 +35,13 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "ray logs": Entry("ray_use", "the logs of Ray's own processes"),
         "ray down": Entry("ray", "take a Ray cluster down"),
     },
+    "Ray's own jobs": {
+        "ray job submit": Entry("ray_job_submit", "run a command as a job of a Ray cluster, and follow it"),
+        "ray job list": Entry("ray_job", "the jobs of a Ray cluster"),
+        "ray job status": Entry("ray_job", "one job: its state, and why"),
+        "ray job logs": Entry("ray_job_logs", "what a job has written, followed as it grows"),
+        "ray job stop": Entry("ray_job", "stop a job"),
+    },
     "what runs need": {
         "env list": Entry("env", "the environments that were built"),
         "env show": Entry("env", "one environment"),

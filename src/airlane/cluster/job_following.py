@@ -84,7 +84,10 @@ class Reader(Protocol):
 
 
 class JobFollower:
-    """One job, from now to its end. `why` says what a job waits for that has not started."""
+    """One job, from now to its end. `why` says what a job waits for that has not started.
+
+    Of its log, the first `known_bytes` are not told.
+    """
 
     def __init__(
         self,
@@ -92,7 +95,8 @@ class JobFollower:
         submission_id: str,
         *,
         why: Callable[[RayJob], str | None] | None = None,
-        reader: Callable[[Jobs, RayJob], Reader] = LogReader,
+        known_bytes: int = 0,
+        reader: Callable[[Jobs, RayJob, int], Reader] = LogReader,
         now: Callable[[], float] = time.monotonic,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -103,7 +107,7 @@ class JobFollower:
         self._now, self._wait = now, wait
         self._began = now()
         self._job: RayJob | None = None
-        self._seen_bytes = 0
+        self._seen_bytes = known_bytes
         self._recent: deque[bytes] = deque()
         self._recent_bytes = 0
 
@@ -118,7 +122,7 @@ class JobFollower:
             while True:
                 job = yield from self._look()
                 if self._reader is None and job.driver_node_id is not None:
-                    self._reader = self._make_reader(self._jobs, job)
+                    self._reader = self._make_reader(self._jobs, job, self._seen_bytes)
                 if job.state.terminal:
                     yield from self._finish(job)
                     return

@@ -10,6 +10,7 @@ import contextlib
 import queue
 import re
 import threading
+from collections.abc import Iterable, Iterator
 
 from airlane.cluster.jobs import Jobs, RayJob
 from airlane.cluster.rest import Stream
@@ -29,11 +30,11 @@ _LONGEST_SETTING_UP_BYTES = 120
 
 
 class LogReader:
-    """A thread that reads a job's log from byte `skip_bytes` on, and goes on until it is closed."""
+    """A thread that reads a job's log from byte `known_bytes` on, and goes on until it is closed."""
 
-    def __init__(self, jobs: Jobs, job: RayJob, *, skip_bytes: int = 0) -> None:
+    def __init__(self, jobs: Jobs, job: RayJob, known_bytes: int) -> None:
         self._jobs, self._job = jobs, job
-        self._known_bytes = skip_bytes
+        self._known_bytes = known_bytes
         self._pieces: queue.Queue[bytes] = queue.Queue(_PIECES)
         self._lock = threading.Lock()
         self._stream: Stream | None = None
@@ -115,6 +116,12 @@ class RayWords:
                 else bytes(self._start)
             )
         return self._without_marker(piece)
+
+    def without(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """The same for a log that is there."""
+        for piece in pieces:
+            yield self.feed(piece)
+        yield self.rest()
 
     def rest(self) -> bytes:
         """What was held back, when the log has ended."""

@@ -71,8 +71,10 @@ class JobPackage:
         return self.path.stat().st_size
 
 
-def find_content(folder: Path, *, excludes: Sequence[str] = (), git: bool = True) -> Content:
-    """What of a folder is packed: everything but what ignore files, `excludes` and Ray leave out.
+def find_content(
+    folder: Path, *, excludes: Sequence[str] = (), always: Sequence[str] = ALWAYS, git: bool = True
+) -> Content:
+    """What of a folder is packed: everything but what ignore files, `excludes` and `always` leave out.
 
     With `git` False, .gitignore files do not count.
 
@@ -81,7 +83,7 @@ def find_content(folder: Path, *, excludes: Sequence[str] = (), git: bool = True
     """
     root = Path(os.path.abspath(folder))  # noqa: PTH100 - links in the path stay, as the user wrote it
     names = IGNORE_FILES if git else IGNORE_FILES[1:]
-    walk = _Walk(str(root), names, (Rules(parse([*ALWAYS, *excludes])),))
+    walk = _Walk(str(root), names, (Rules(parse([*always, *excludes])),))
     try:
         walk.folder("", tuple(rules_above(root, name) for name in names), frozenset())
     except OSError as error:

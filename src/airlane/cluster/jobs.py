@@ -119,8 +119,9 @@ class Jobs:
         try:
             self._dashboard.post_json("/api/jobs/", replace(request, submission_id=wanted).body(), timeout_s=_SUBMIT_S)
         except RayUnreachableError:
-            # The question may have arrived although no answer came. The id is ours, so the cluster can be asked.
-            if request.submission_id is not None or self.get(wanted) is None:
+            # The question may have arrived although no answer came; the id is known, so the cluster can be asked.
+            job = self.get(wanted)
+            if job is None or job.entrypoint != request.entrypoint:
                 raise
         except RayAnswerError as error:
             raise _refusal(error, wanted) from error

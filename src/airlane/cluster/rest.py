@@ -82,8 +82,10 @@ class Dashboard:
     is neither of these nor 2xx, or another kind of answer).
     """
 
-    def __init__(self, url: str, token: str | None = None, *, timeout_s: float = 10.0) -> None:
-        """`timeout_s` is how long the other side may be silent.
+    def __init__(
+        self, url: str, token: str | None = None, *, timeout_s: float = 10.0, called: str | None = None
+    ) -> None:
+        """`timeout_s` is how long the other side may be silent; `called` is what messages call it, in place of the URL.
 
         Raises:
             ConfigError: the address is none of http:// or https://, or the token cannot stand in a header.
@@ -93,12 +95,13 @@ class Dashboard:
         self._host, self._port = str(parts.hostname), parts.port or _PORTS[parts.scheme]
         self._prefix = parts.path.rstrip("/")
         self.url = f"{parts.scheme}://{parts.netloc}{self._prefix}"
+        self._called = called or self.url
         self._timeout_s = timeout_s
         self._headers = {"User-Agent": "airlane", "Accept": "*/*"}
         self._has_token = token is not None
         if token is not None:
             if not (token and token.isascii() and token.isprintable()):
-                raise ConfigError(f"the token for {self.url} is not one line of text", hint="ray get-auth-token")
+                raise ConfigError(f"the token for {self._called} is not one line of text", hint="ray get-auth-token")
             self._headers["Authorization"] = f"Bearer {token}"
         self._idle: list[http.client.HTTPConnection] = []  # only appended to and popped from, so threads may share it
 
@@ -135,10 +138,10 @@ class Dashboard:
             answer = self._ask(connection, _Request("GET", path))
             self._check(path, answer)
             connection.sock = kept  # http.client gives it up where the server will close the connection
-            return Stream(connection, answer, self.url, silence_s)
+            return Stream(connection, answer, self._called, silence_s)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise unreachable(self.url, error, silence_s) from error
+            raise unreachable(self._called, error, silence_s) from error
         except AirError:
             connection.close()
             raise
@@ -156,7 +159,7 @@ class Dashboard:
                     return self._exchange(self._idle.pop(), request)
             return self._exchange(self._new_connection(timeout_s), request)
         except (OSError, http.client.HTTPException) as error:
-            raise unreachable(self.url, error, timeout_s) from error
+            raise unreachable(self._called, error, timeout_s) from error
 
     def _exchange(self, connection: http.client.HTTPConnection, request: _Request) -> bytes:
         keep = False
@@ -186,14 +189,14 @@ class Dashboard:
         if answer.status in _DENIED:
             raise self._denied()
         words = _words(answer.read())
-        shown = f"{self.url}{path.partition('?')[0]} answers {answer.status} {answer.reason}"
+        shown = f"{self._called}: {path.partition('?')[0]} answers {answer.status} {answer.reason}"
         raise RayAnswerError(f"{shown}: {words}" if words else shown, status=answer.status, words=words)
 
     def _read(self, path: str, body: bytes) -> Any:
         try:
             return json.loads(body)
         except ValueError as error:
-            message = f"{self.url}{path.partition('?')[0]} does not answer in JSON"
+            message = f"{self._called}: {path.partition('?')[0]} does not answer in JSON"
             raise RayAnswerError(message, status=http.client.OK, hint=_NO_DASHBOARD) from error
 
     def _new_connection(self, timeout_s: float) -> http.client.HTTPConnection:
@@ -207,8 +210,8 @@ class Dashboard:
     def _denied(self) -> RayDeniedError:
         hint = 'export RAY_AUTH_TOKEN_PATH=FILE, or token_file = "FILE" in the profile; on its head: ray get-auth-token'
         if self._has_token:
-            return RayDeniedError(f"the Ray cluster at {self.url} does not accept this token", hint=hint)
-        return RayDeniedError(f"the Ray cluster at {self.url} wants a token", hint=hint)
+            return RayDeniedError(f"the Ray cluster at {self._called} does not accept this token", hint=hint)
+        return RayDeniedError(f"the Ray cluster at {self._called} wants a token", hint=hint)
 
 
 def unreachable(url: str, error: OSError | http.client.HTTPException, patience_s: float) -> AirError:
