@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -12,12 +13,18 @@ from airlane.cli.dispatch import error_text, split
 from airlane.cli.help_pages import command_page, group_page, overview
 from airlane.cli.registry import COMMANDS, FIRST_WORDS, load
 from airlane.cli.screen import Look
-from airlane.errors import ArgumentError, ConfigError, NodeFailedError, Problem, SpecError
+from airlane.errors import ArgumentError, ConfigError, Problem, SpecError
 from golden_text import check_golden
 
 from .conftest import Air
 
 PIPE = Look(columns=None)
+
+
+def made(kind: type[errors.AirError]) -> errors.AirError:
+    """An error, with something for what it cannot be made without."""
+    needed = [name for name, place in signature(kind).parameters.items() if place.kind is place.KEYWORD_ONLY]
+    return kind("it went wrong", **dict.fromkeys(needed) | {"hint": "do this"})
 
 
 def failing(error: BaseException) -> Any:
@@ -48,9 +55,9 @@ def test_help_may_stand_anywhere(air: Air, words: tuple[str, ...]) -> None:
     assert air(*words).out == command_page(load("run")) + "\n"
 
 
-@pytest.mark.parametrize("first", ["env", "secrets"])
-def test_a_word_with_several_actions_lists_them(air: Air, first: str) -> None:
-    assert air(first).out == air(first, "-h").out == group_page(first) + "\n"
+@pytest.mark.parametrize("group", ["env", "secrets", "ray", "ray job"])
+def test_words_with_several_actions_list_them(air: Air, group: str) -> None:
+    assert air(*group.split()).out == air(*group.split(), "-h").out == group_page(group) + "\n"
 
 
 @pytest.mark.parametrize("words", [("-h",), ("run", "-h"), ("env", "-h"), ("-h", "config")])
@@ -78,6 +85,7 @@ def test_help_on_an_unknown_topic_lists_the_topics(air: Air) -> None:
     [
         (("rnu",), 2, ("air: unknown command 'rnu'", "did you mean air run?")),
         (("qwertz",), 2, ("air: unknown command 'qwertz'", "air -h lists the commands")),
+        (("ray", "job", "sumbit"), 2, ("air: unknown command 'ray job sumbit'", "did you mean air ray job submit?")),
         (("secrets", "lst"), 2, ("air: unknown command 'secrets lst'", "did you mean air secrets list?")),
         (("run", "--wtach"), 2, ("air run: unknown option --wtach", "did you mean --watch? (all options: air run -h)")),
         (("list", "--limit", "0"), 2, ("air list: --limit: expected a whole number from 1 on, got '0'", "air list -h")),
@@ -101,6 +109,7 @@ def test_help_on_an_unknown_topic_lists_the_topics(air: Air) -> None:
         (("cancel", "--all"), 1, ("air cancel --all needs a yes", "air cancel --all --yes")),
         (("--json",), 2, ("air: a command is missing", "air -h")),
         (("env", "--json"), 2, ("air env: an action is missing", "air env -h")),
+        (("ray", "job", "--json"), 2, ("air ray job: an action is missing", "air ray job -h")),
         (("--nonsense",), 2, ("air: unknown option --nonsense", None)),
         (("-p",), 2, ("air: -p/--profile: its value is missing", None)),
         (
@@ -142,7 +151,7 @@ def test_the_version_is_told_in_json(air: Air) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        kind("it went wrong", hint="do this", **({"host": "n1"} if kind is NodeFailedError else {}))
+        made(kind)
         for kind in vars(errors).values()
         if isinstance(kind, type) and issubclass(kind, errors.AirError) and kind is not SpecError
     ],
