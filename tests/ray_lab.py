@@ -29,6 +29,7 @@ _NOT_INHERITED = ("AIR_", "MLFLOW_", "RAY_", "CUDA_", "SLURM_")
 _OBJECT_STORE_BYTES = 100 << 20
 _READY_S = 120.0
 _GONE_S = 10.0
+_MOST_RESTARTS = 4
 _LOOK_EVERY_S = 0.05
 
 
@@ -67,6 +68,7 @@ class RayLab:
         self.token_file = self._make_token() if token else None
         self._settings = {**_health_check(dead_after_s), **(settings or {})}
         self._nodes: list[_Node] = []
+        self._restarts = 0
         self._temp.mkdir(mode=0o700)
         try:
             for _ in range(nodes):
@@ -182,7 +184,10 @@ class RayLab:
 
     def _start(self) -> None:
         """Workers need not wait for the head: they try until it answers."""
-        node, ports = len(self._nodes), take_block()
+        self._nodes.append(self._started(len(self._nodes)))
+
+    def _started(self, node: int) -> _Node:
+        ports = take_block()
         line = [str(self._python.with_name("ray")), "start", *self._arguments(node, ports)]
         with (self._folder / f"start-{node}.log").open("wb") as log:
             start = subprocess.Popen(
@@ -194,7 +199,7 @@ class RayLab:
                 stderr=log,
                 start_new_session=True,
             )
-        self._nodes.append(_Node(start, ports))
+        return _Node(start, ports)
 
     def _arguments(self, node: int, ports: PortBlock) -> list[str]:
         options: dict[str, object] = {
@@ -259,7 +264,12 @@ class RayLab:
         for number in nodes:
             if self._nodes[number].start.poll() is not None:
                 said = (self._folder / f"start-{number}.log").read_text(errors="replace")
-                raise AssertionError(f"`ray start` of node {number} has ended:\n{said}")
+                assert number, f"`ray start` of the head has ended:\n{said}"
+                # Ray gives a worker 30 s to find the head, which is not enough where everything else runs, too.
+                assert self._restarts < _MOST_RESTARTS, f"`ray start` of node {number} has ended:\n{said}"
+                self._restarts += 1
+                kill_all(lambda number=number: self._processes(number))  # type: ignore[misc]
+                self._nodes[number] = self._started(number)
         try:
             rows = self._rows()
         except RestError:

@@ -310,7 +310,8 @@ class RayAllocation(Allocation):
         for promise in self._door.ready(closing, CLOSE_S, all_of_them=True):
             with contextlib.suppress(BackendError, AgentLostError):  # it is killed next
                 self._door.answer(promise)
-        self._door.end(self._agents, self._group)
+        if self._group is not None:
+            self._door.end(self._agents, self._group)
         for node in set(self._news.values()) - set(self._over):
             self._over[node] = "it was ended with its allocation"
         self._news.clear()

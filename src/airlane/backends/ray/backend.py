@@ -81,6 +81,7 @@ class RayBackend(Backend):
             submission_id=f"air-{run.record.id}",
             name=f"air-{run.record.id}",
             submitted_at=time.time(),
+            head=self._head(dashboard),
         )
         try:
             write_job(run.paths, record, token=cluster.token)
@@ -111,6 +112,11 @@ class RayBackend(Backend):
                 metadata={"name": run.record.experiment_name, "air_run_id": run.record.id},
             )
         )
+
+    def _head(self, dashboard: Dashboard) -> str | None:
+        from airlane.backends.ray.capacity import read_nodes
+
+        return next((node.address for node in read_nodes(dashboard) if node.alive and node.head), None)
 
     def poll(self, runs: Sequence[RunPaths]) -> Mapping[str, Liveness]:
         return self._watcher.liveness(runs)

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from airlane.errors import BackendError, EnvironmentBuildError
+from airlane.backends.ray.uv_environment import setup_failure
+from airlane.errors import BackendError
 from airlane.frozen import frozen
 
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -71,6 +72,11 @@ class Door:
         config = json.loads(os.environ.get(JOB_CONFIG) or "{}")
         config.pop("runtime_env", None)
         os.environ[JOB_CONFIG] = json.dumps(config)
+
+    @property
+    def version(self) -> str:
+        """Ray's own."""
+        return str(self._ray.__version__)
 
     def close(self) -> None:
         with contextlib.suppress(Exception):  # the cluster may be gone
@@ -142,16 +148,13 @@ class Door:
 
         Raises:
             AgentLostError: the actor is gone.
-            EnvironmentBuildError: its environment could not be built; the text is what Ray and uv say.
+            EnvironmentBuildError: its environment could not be built.
         """
         errors = self._ray.exceptions
         try:
             return self._ray.get(promise)
         except errors.RuntimeEnvSetupError as error:
-            raise EnvironmentBuildError(
-                f"Ray could not build the environment: {error.error_message}",
-                hint="try the dependencies on their own: uv pip install ...",
-            ) from error
+            raise setup_failure(str(error.error_message)) from error
         except errors.NodeDiedError as error:
             raise AgentLostError("its Ray node died", node_died=True) from error
         except (errors.ActorDiedError, errors.ActorUnavailableError, errors.WorkerCrashedError) as error:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airlane.backends.base import Interruption, Liveness, Waiting
-from airlane.backends.ray.ledger import JobRecord, read_job, read_token
+from airlane.backends.ray.ledger import LONGEST_SUBMISSION_S, JobRecord, read_job, read_token
 from airlane.backends.ray.mirror import catch_up, ensure_mirror
 from airlane.backends.ray.silence import is_gone, note_answer, note_refusal
 from airlane.errors import AirError, RayUnreachableError
@@ -19,8 +19,6 @@ from airlane.store.supervisor_lock import is_held
 if TYPE_CHECKING:
     from airlane.cluster.jobs import Jobs, RayJob
 
-# A run is submitted within this; what its cluster does not know after it was never a job, or is one no more.
-LONGEST_SUBMISSION_S = 120.0
 _GONE = "the Ray cluster at {url} is gone: nothing answers there any more"
 _FORGOTTEN = "the Ray cluster at {url} does not know the run's job: was it started anew?"
 
