@@ -1,6 +1,6 @@
 """Brings what a run on a Ray cluster tells into the user's run folder, also when nobody looks.
 
-`python -I -m airlane.backends.ray.mirror RUN_FOLDER` is started with the run, and by whoever looks at it and finds none.
+`python -I -m airlane.backends.ray.mirror RUN_FOLDER` is started with the run, and by whoever looks at it and sees none.
 There is one for each run. It ends when no more can come, or when the cluster has been silent for long.
 """
 
@@ -128,7 +128,7 @@ class Mirror:
             from airlane.backends.ray.inbox import Inbox
             from airlane.backends.ray.replica import Sink
 
-            name, sink = self._record.submission_id, Sink(self._run.root)
+            name, sink = self._record.name, Sink(self._run.root)
             return Inbox(self._dashboard, job.driver_node_id, name, sink, self._files.position)
         if self._job_over:
             write_position(self._files.position, replace(read_position(self._files.position), coming=Coming.CUT_OFF))
