@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import settings
 
+from ray_fixtures import ray_environment, ray_lab, ray_python  # noqa: F401 - fixtures
+
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("airlane", deadline=None)
 settings.load_profile("airlane")

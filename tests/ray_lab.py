@@ -79,6 +79,11 @@ class RayLab:
             raise
 
     @property
+    def sessions(self) -> Path:
+        """The folder below which every node keeps Ray's session."""
+        return self._temp
+
+    @property
     def nodes(self) -> int:
         """How many nodes were started, dead ones included."""
         return len(self._nodes)

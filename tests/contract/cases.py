@@ -10,13 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from airlane.backends.base import Allocation, Backend, Compute, NodeReport
+from airlane.backends.base import Allocation, Backend, Compute, NodePlace, NodeReport
 from airlane.backends.registry import make_backend
 from airlane.launch.order import Order
 from airlane.store.disk import SystemDisk, make_private_folder
 from airlane.store.paths import Home, RunPaths
 from airlane.store.records import EnvironmentRecord, Limits, RunRecord
 from airlane.store.runs import NewRun, RunContent, RunStore
+from airlane.supervise.layout import lay_out
 
 PATIENCE_S = 30.0
 
@@ -29,11 +30,19 @@ class Case:
     compute: Compute
     too_large: Compute
     options: dict[str, Any]
-    # Within an allocation of the lab's, where a supervisor is a process of this machine.
-    needs_lab: bool = False
+    marks: tuple[str, ...] = ()
+    # The fixture with the variables that lead to the place.
+    place: str | None = None
+    made: Callable[[Home], Backend] | None = None
 
     def make(self, home: Path) -> Backend:
-        return make_backend(self.backend, Home(home), self.options)
+        return self.made(Home(home)) if self.made is not None else make_backend(self.backend, Home(home), self.options)
+
+
+def _on_ray(home: Home) -> Backend:
+    from contract.on_ray import StepsOnRay
+
+    return StepsOnRay(home, {})
 
 
 CASES = {
@@ -48,7 +57,18 @@ CASES = {
         compute=Compute(2, 1, "CPU_1xCORE"),
         too_large=Compute(3, 1, "CPU_1xCORE"),
         options={},
-        needs_lab=True,
+        # Within an allocation of the lab's, where a supervisor is a process of this machine.
+        marks=("lab",),
+        place="held_allocation",
+    ),
+    "ray": Case(
+        backend="ray",
+        compute=Compute(2, 1, "CPU_1xCORE"),
+        too_large=Compute(3, 1, "CPU_1xCORE"),
+        options={},
+        marks=("slow",),
+        place="ray_cluster",
+        made=_on_ray,
     ),
 }
 
@@ -82,23 +102,41 @@ class Inside:
     def start_all(self, allocation: Allocation, *, attempt: int = 0) -> None:
         make_private_folder(self.paths.nodes(attempt))
         for place in allocation.places():
-            allocation.start(self.order(place.node, attempt))
+            allocation.start(self.order(place, attempt))
 
-    def order(self, node: int, attempt: int) -> Order:
+    def order(self, place: NodePlace, attempt: int) -> Order:
+        """The command starts in the run's folder, which all nodes of the tests see, whatever they know of it."""
+        seen, node = lay_out(self.paths, attempt, place).seen, place.node
         return Order(
             run_id=self.record.id,
             attempt=attempt,
             node_rank=node,
-            command_file=str(self.paths.command),
+            command_file=str(seen.command),
             working_folder=str(self.paths.root),
-            log_file=str(self.paths.log(attempt=attempt, node=node)),
-            record_file=str(self.paths.node_record(attempt=attempt, node=node)),
+            log_file=str(seen.log(attempt=attempt, node=node)),
+            record_file=str(seen.node_record(attempt=attempt, node=node)),
             env={"AIR_RUN_ID": self.record.id, "AIR_ATTEMPT": str(attempt), "NODE_RANK": str(node)},
             stop_grace_s=5.0,
         )
 
 
 Steps = Callable[[Inside], None]
+
+
+@dataclass(frozen=True)
+class Body:
+    """The body of a supervisor."""
+
+    steps: Steps
+    backend: Backend
+    record: RunRecord
+    paths: RunPaths
+
+    def __call__(self) -> None:
+        inside = Inside(self.backend, self.record, self.paths)
+        inside.tell("pid", os.getpid())
+        self.steps(inside)
+        inside.tell("done")
 
 
 def new_run(case: Case, home: Path, command: str) -> NewRun:
@@ -126,13 +164,7 @@ def new_run(case: Case, home: Path, command: str) -> NewRun:
 def submit(backend: Backend, new: NewRun, steps: Steps, *, ready: bool = True) -> RunPaths:
     """Carry out the steps where the backend runs supervisors."""
 
-    def body() -> None:
-        inside = Inside(backend, new.record, new.paths)
-        inside.tell("pid", os.getpid())
-        steps(inside)
-        inside.tell("done")
-
-    backend.submit(new, body, ready=ready)
+    backend.submit(new, Body(steps, backend, new.record, new.paths), ready=ready)
     return new.paths
 
 

@@ -1,4 +1,4 @@
-"""What the contract needs around a backend: for Slurm, an allocation that somebody holds."""
+"""What the contract needs around a backend: for Slurm an allocation that somebody holds, for Ray a cluster."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
+from contract.on_ray import PYTHON
 from lab.cluster import Lab
 from lab.slurm_conf import ClusterShape
+from ray_lab import RayLab
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +45,14 @@ def held_allocation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mappin
         }
     finally:
         lab.down()
+
+
+@pytest.fixture(scope="session")
+def ray_cluster(ray_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """The variables that lead to a cluster of two nodes with one CPU each, and the Python that it runs on."""
+    with RayLab(tmp_path_factory.mktemp("ray-lab"), ray_python, nodes=2, cpus=1, gpus=0) as lab:
+        yield {
+            "RAY_API_SERVER_ADDRESS": lab.url,
+            "RAY_AUTH_TOKEN_PATH": str(lab.token_file),
+            PYTHON: str(ray_python),
+        }

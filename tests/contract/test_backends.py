@@ -19,12 +19,11 @@ from airlane.backends.base import Backend, Liveness
 from airlane.backends.registry import BACKENDS
 from airlane.errors import CapacityError
 from airlane.store.paths import RunPaths
+from contract import steps
 from contract.cases import (
     CASES,
     PATIENCE_S,
     Case,
-    Inside,
-    as_facts,
     give_word,
     new_run,
     submit,
@@ -37,12 +36,14 @@ FOREVER = "exec sleep 54321"
 
 
 @pytest.fixture(
-    params=[pytest.param(name, marks=[pytest.mark.lab] if case.needs_lab else []) for name, case in CASES.items()]
+    params=[
+        pytest.param(name, marks=[getattr(pytest.mark, mark) for mark in case.marks]) for name, case in CASES.items()
+    ]
 )
 def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Case:
     chosen = CASES[request.param]
-    if chosen.needs_lab:
-        for name, value in request.getfixturevalue("held_allocation").items():
+    if chosen.place is not None:
+        for name, value in request.getfixturevalue(chosen.place).items():
             monkeypatch.setenv(name, value)
     return chosen
 
@@ -113,8 +114,8 @@ def test_a_supervisor_outlives_the_process_that_submitted_it(case: Case, backend
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from contract import cases;"
         "case, home = cases.CASES[sys.argv[2]], Path(sys.argv[3]);"
-        "steps = lambda inside: inside.await_word('go');"
-        "print(cases.submit(case.make(home), cases.new_run(case, home, 'true'), steps).id)"
+        "from contract import steps;"
+        "print(cases.submit(case.make(home), cases.new_run(case, home, 'true'), steps.waits).id)"
     )
     name = next(name for name, each in CASES.items() if each is case)
     tests = Path(__file__).parents[1]
@@ -141,8 +142,8 @@ def never_submitted(case: Case, home: Path) -> RunPaths:
 
 def test_poll_answers_for_all_runs_at_once(case: Case, backend: Backend, home: Path) -> None:
     never = never_submitted(case, home)
-    alive = [submit(backend, new_run(case, home, "true"), lambda i: i.await_word("go")) for _ in range(2)]
-    ended = submit(backend, new_run(case, home, "true"), lambda _inside: None)
+    alive = [submit(backend, new_run(case, home, "true"), steps.waits) for _ in range(2)]
+    ended = submit(backend, new_run(case, home, "true"), steps.does_nothing)
     wait_until(lambda: is_dead(backend, ended), "the supervisor has ended")
     answers = backend.poll([*alive, ended, never])
     assert [answers[p.id] for p in (*alive, ended, never)] == [Liveness.ALIVE] * 2 + [Liveness.DEAD] * 2
@@ -152,17 +153,8 @@ def test_poll_answers_for_all_runs_at_once(case: Case, backend: Backend, home: P
         told(paths, "done")
 
 
-def _holds_nodes(inside: Inside) -> None:
-    allocation = inside.granted()
-    inside.tell("places", [[p.node, p.host, p.address] for p in allocation.places()])
-    inside.tell("port", allocation.free_port())
-    inside.tell("still", allocation.waiting() is None)
-    inside.await_word("go")
-    allocation.release()
-
-
 def test_granted_nodes_are_told_by_rank_with_an_address_and_a_port(case: Case, backend: Backend, home: Path) -> None:
-    paths = submit(backend, new_run(case, home, "true"), _holds_nodes)
+    paths = submit(backend, new_run(case, home, "true"), steps.holds_nodes)
     places = told(paths, "places")
     assert [node for node, _, _ in places] == list(range(case.compute.nodes))
     assert all(host and address for _, host, address in places)
@@ -172,23 +164,13 @@ def test_granted_nodes_are_told_by_rank_with_an_address_and_a_port(case: Case, b
     told(paths, "done")
 
 
-def _tells_its_wait(inside: Inside) -> None:
-    allocation = inside.backend.allocate(inside.record, inside.paths, 0)
-    waiting = allocation.waiting()
-    inside.tell("waiting", None if waiting is None else [waiting.detail, waiting.position])
-    if waiting is not None:
-        inside.await_word("go")
-        inside.await_grant(allocation)
-    allocation.release()
-
-
 @pytest.mark.parametrize("by_force", [False, True])
 def test_released_nodes_and_those_of_a_killed_supervisor_go_to_the_next_in_line(
     case: Case, backend: Backend, home: Path, *, by_force: bool
 ) -> None:
-    holder = submit(backend, new_run(case, home, "true"), _holds_nodes)
+    holder = submit(backend, new_run(case, home, "true"), steps.holds_nodes)
     told(holder, "places")
-    following = submit(backend, new_run(case, home, "true"), _tells_its_wait)
+    following = submit(backend, new_run(case, home, "true"), steps.tells_its_wait)
     detail, position = told(following, "waiting")
     assert detail
     assert position in (1, None)
@@ -200,42 +182,22 @@ def test_released_nodes_and_those_of_a_killed_supervisor_go_to_the_next_in_line(
     told(following, "done")
 
 
-def _leaves_the_queue(inside: Inside) -> None:
-    allocation = inside.backend.allocate(inside.record, inside.paths, 0)
-    inside.tell("waits", allocation.waiting() is not None)
-    allocation.release()
-    allocation.release()
-
-
 def test_an_allocation_that_was_never_granted_can_be_released(case: Case, backend: Backend, home: Path) -> None:
-    holder = submit(backend, new_run(case, home, "true"), _holds_nodes)
+    holder = submit(backend, new_run(case, home, "true"), steps.holds_nodes)
     told(holder, "places")
-    leaver = submit(backend, new_run(case, home, "true"), _leaves_the_queue)
+    leaver = submit(backend, new_run(case, home, "true"), steps.leaves_the_queue)
     assert told(leaver, "waits")
     told(leaver, "done")
-    following = submit(backend, new_run(case, home, "true"), _tells_its_wait)
+    following = submit(backend, new_run(case, home, "true"), steps.tells_its_wait)
     assert told(following, "waiting")[1] in (1, None)
     give_word(holder, "go")
     give_word(following, "go")
     told(following, "done")
 
 
-def _runs_to_the_end(inside: Inside) -> None:
-    allocation = inside.granted()
-    inside.start_all(allocation)
-    inside.tell("first", as_facts(allocation.look()))
-    begun = time.monotonic()
-    while any(report.agent_alive for report in allocation.look()):
-        allocation.wait(PATIENCE_S)
-    inside.tell("took_s", time.monotonic() - begun)
-    inside.tell("last", as_facts(allocation.look()))
-    allocation.release()
-    inside.tell("after", as_facts(allocation.look()))
-
-
 def test_each_node_runs_the_command_and_its_end_is_reported(case: Case, backend: Backend, home: Path) -> None:
     command = 'echo "here is $NODE_RANK"; exit $((NODE_RANK + 3))'
-    paths = submit(backend, new_run(case, home, command), _runs_to_the_end)
+    paths = submit(backend, new_run(case, home, command), steps.runs_to_the_end)
     assert [report["node"] for report in told(paths, "first")] == list(range(case.compute.nodes))
     last = told(paths, "last")
     assert [report["record"]["exit_code"] for report in last] == [3 + node for node in range(case.compute.nodes)]
@@ -247,25 +209,9 @@ def test_each_node_runs_the_command_and_its_end_is_reported(case: Case, backend:
     assert told(paths, "took_s") < PATIENCE_S, "wait did not return when the nodes ended"
 
 
-def _stops_the_last(inside: Inside) -> None:
-    allocation = inside.granted()
-    inside.start_all(allocation)
-    last = len(allocation.places()) - 1
-    inside.await_word("started")
-    for _ in range(3):
-        allocation.stop(last)
-    while allocation.look()[last].agent_alive:
-        allocation.wait(1.0)
-    allocation.stop(last)
-    inside.tell("reports", as_facts(allocation.look()))
-    allocation.release()
-    allocation.release()
-    inside.tell("released", as_facts(allocation.look()))
-
-
 def test_a_node_is_stopped_alone_and_repeating_it_is_harmless(case: Case, backend: Backend, home: Path) -> None:
     command = 'trap "echo saving; exit 7" TERM; touch "up-$NODE_RANK"; while :; do sleep 0.05; done'
-    paths = submit(backend, new_run(case, home, command), _stops_the_last)
+    paths = submit(backend, new_run(case, home, command), steps.stops_the_last)
     last = case.compute.nodes - 1
     wait_until(lambda: len(list(paths.root.glob("up-*"))) == case.compute.nodes, "the commands run")
     give_word(paths, "started")
@@ -279,26 +225,11 @@ def test_a_node_is_stopped_alone_and_repeating_it_is_harmless(case: Case, backen
     assert commands_of(paths) == []
 
 
-def _kills_all(inside: Inside) -> None:
-    allocation = inside.granted()
-    inside.start_all(allocation)
-    inside.await_word("started")
-    for _ in range(2):
-        for place in allocation.places():
-            allocation.kill(place.node)
-            allocation.stop(place.node)
-    while any(report.agent_alive for report in allocation.look()):
-        allocation.wait(1.0)
-    inside.tell("reports", as_facts(allocation.look()))
-    inside.await_word("go")
-    allocation.release()
-
-
 def test_a_killed_node_leaves_nothing_though_its_command_ignores_sigterm(
     case: Case, backend: Backend, home: Path
 ) -> None:
     command = 'trap "" TERM; touch "up-$NODE_RANK"; while :; do sleep 0.05; done'
-    paths = submit(backend, new_run(case, home, command), _kills_all)
+    paths = submit(backend, new_run(case, home, command), steps.kills_all)
     wait_until(lambda: len(list(paths.root.glob("up-*"))) == case.compute.nodes, "the commands run")
     give_word(paths, "started")
     assert [report["agent_alive"] for report in told(paths, "reports")] == [False] * case.compute.nodes
@@ -307,35 +238,19 @@ def test_a_killed_node_leaves_nothing_though_its_command_ignores_sigterm(
     told(paths, "done")
 
 
-def _tries_twice(inside: Inside) -> None:
-    for attempt in range(2):
-        allocation = inside.granted(attempt)
-        inside.start_all(allocation, attempt=attempt)
-        while any(report.agent_alive for report in allocation.look()):
-            allocation.wait(1.0)
-        inside.tell(f"reports-{attempt}", as_facts(allocation.look()))
-        allocation.release()
-
-
 def test_a_supervisor_can_ask_for_nodes_again(case: Case, backend: Backend, home: Path) -> None:
-    paths = submit(backend, new_run(case, home, 'exit "$AIR_ATTEMPT"'), _tries_twice, ready=False)
+    paths = submit(backend, new_run(case, home, 'exit "$AIR_ATTEMPT"'), steps.tries_twice, ready=False)
     for attempt in range(2):
         codes = [report["record"]["exit_code"] for report in told(paths, f"reports-{attempt}")]
         assert codes == [attempt] * case.compute.nodes
     told(paths, "done")
 
 
-def _never_ends(inside: Inside) -> None:
-    allocation = inside.granted()
-    inside.start_all(allocation)
-    inside.await_word("never")
-
-
 def test_sweep_ends_what_a_killed_supervisor_left_and_repeating_it_is_harmless(
     case: Case, backend: Backend, home: Path
 ) -> None:
     bystander = subprocess.Popen(["sleep", "54322"])
-    paths = submit(backend, new_run(case, home, f'touch "up-$NODE_RANK"; {FOREVER}'), _never_ends)
+    paths = submit(backend, new_run(case, home, f'touch "up-$NODE_RANK"; {FOREVER}'), steps.never_ends)
     wait_until(lambda: len(list(paths.root.glob("up-*"))) == case.compute.nodes, "the commands run")
     kill_supervisor(paths)
     wait_until(lambda: is_dead(backend, paths), "the supervisor is known to be dead")
@@ -347,7 +262,7 @@ def test_sweep_ends_what_a_killed_supervisor_left_and_repeating_it_is_harmless(
     assert bystander.poll() is None, "a process of the user's was ended"
     bystander.kill()
     bystander.wait()
-    again = submit(backend, new_run(case, home, "true"), _runs_to_the_end)
+    again = submit(backend, new_run(case, home, "true"), steps.runs_to_the_end)
     told(again, "done")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airlane import environment
 from airlane.api.user import user_name
-from airlane.backends.base import Backend, Compute, NodePlace
+from airlane.backends.base import Backend, Compute, NodeHome, NodePlace
 from airlane.environment import EnvironmentPlan
 from airlane.environment.planning import built
 from airlane.errors import AirError, BackendError, CapacityError, ConfigError
@@ -151,7 +151,7 @@ class Planner:
             environment=planned,
             snapshot=code,
             record=record,
-            variables=_shown_variables(record, planned, self.home),
+            variables=_shown_variables(record, planned, self.home, self.backend.planned_home(record)),
             backend_lines=lines,
             warnings=warnings,
             refusal=refusal,
@@ -261,10 +261,15 @@ def _snapshot_record(code: SnapshotPlan | SnapshotRecord | None) -> SnapshotReco
     return SnapshotRecord(code.digest, code.root_name, code.files, code.size_bytes, code.git)
 
 
-def _shown_variables(record: RunRecord, planned: EnvironmentPlan, home: Home) -> tuple[Mapping[str, str], ...]:
-    """The variables as a dry run shows them, PATH left out: it is the environment's bin folder and the caller's."""
-    paths = RunPaths(home.runs / "<month>" / _UNKNOWN_ID)
-    inside = built(planned).variables() if record.image is None else OF_AN_IMAGE
+def _shown_variables(
+    record: RunRecord, planned: EnvironmentPlan, home: Home, own: NodeHome | None
+) -> tuple[Mapping[str, str], ...]:
+    """The variables as a dry run shows them, PATH left out: it is the environment's bin folder and the caller's.
+
+    `own` is what a node has that does not share the home.
+    """
+    paths = RunPaths(own.root if own is not None else home.runs / "<month>" / _UNKNOWN_ID)
+    inside = built(planned).variables() if record.image is None and own is None else OF_AN_IMAGE
     root = record.snapshot.root_name if record.snapshot is not None else SCRATCH
     share = record.accelerators_per_node
     gpus = record.accelerator_type.startswith("GPU_") and not record.simulate
@@ -275,7 +280,7 @@ def _shown_variables(record: RunRecord, planned: EnvironmentPlan, home: Home) ->
             record,
             paths,
             0,
-            NodePlace(node, "", "", devices),
+            NodePlace(node, "", "", devices, own),
             code=str(paths.code(attempt=0, node=node) / root),
             master=("<first node>", 0),
             tracked=None,

@@ -188,6 +188,11 @@ class Backend(Protocol):
         del run
         return None
 
+    def planned_home(self, run: RunRecord) -> NodeHome | None:
+        """What a node would have of its own, with <...> for what it alone knows; None where it shares the folder."""
+        del run
+        return None
+
     def submission_script(self, run: RunRecord, paths: RunPaths) -> str | None:
         """What would be handed to a scheduler, for people to read; None where there is no such thing."""
         del run, paths

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import share_environment
+from ray_fixtures import share_environment
 
 AIR = Path(sys.executable).with_name("air")
 

@@ -36,12 +36,14 @@ class RayRunsHome:
 
     def configure(self, **options: object) -> None:
         """The profile, with these options beside the address and the token."""
-        fields: dict[str, object] = {"backend": "ray", "address": self.lab.url, "tracking_uri": "none", "stop_grace_s": 10}
+        fields: dict[str, object] = {"backend": "ray", "address": self.lab.url}
+        fields |= {"tracking_uri": "none", "stop_grace_s": 10}
         if self.lab.token_file is not None:
             fields["token_file"] = str(self.lab.token_file)
         fields |= options
         lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items() if value is not None]
-        text = "\n".join(["[profiles.ray]", *lines, "", '[profiles.here]\nbackend = "local"\ntracking_uri = "none"', ""])
+        here = ["", "[profiles.here]", 'backend = "local"', 'tracking_uri = "none"', ""]
+        text = "\n".join(["[profiles.ray]", *lines, *here])
         (self.home / "config.toml").write_text(text)
 
     def air(self, *words: str, timeout_s: float = 300, **options: Any) -> subprocess.CompletedProcess[str]:

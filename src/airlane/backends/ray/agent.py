@@ -105,6 +105,8 @@ class Agent:
         # The agent removes it with the end of the command, also when nobody is left to ask it to.
         fields["scratch_folders"] = [*fields["scratch_folders"], str(private)]
         self._lay_out_code(Path(fields["working_folder"]), code)
+        if checkpoints := fields["env"].get("AIR_CHECKPOINT_DIR"):
+            make_private_folder(Path(checkpoints))
         file = paths.node_order(attempt=self._attempt, node=rank)
         _write(file, json.dumps(fields).encode("utf-8", "surrogateescape"))
         self._source = Source(self._root, travels(self._attempt, rank))

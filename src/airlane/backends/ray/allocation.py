@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from airlane.backends.base import Allocation, NodeHome, NodePlace, NodeReport, Waiting
 from airlane.backends.ray.capacity import missing_words, waiting_words
 from airlane.backends.ray.door import AgentLostError, ClusterNode, Demand
+from airlane.backends.ray.options import checkpoints_folder
 from airlane.backends.ray.replica import Frame, Sink
 from airlane.errors import BackendError, CapacityError, NodeFailedError
 from airlane.frozen import frozen
@@ -190,10 +191,9 @@ class RayAllocation(Allocation):
 
     def _place(self, rank: int, said: Mapping[str, Any]) -> NodePlace:
         root = Path(said["root"])
-        storage = self._parcel.storage
         home = NodeHome(
             root=root,
-            checkpoints=(storage / self._run.id if storage is not None else root) / "checkpoints",
+            checkpoints=checkpoints_folder(self._parcel.storage, root, self._run.id),
             launch=Path(said["launch"]),
             path=said["path"],
             virtual_env=said["virtual_env"],

@@ -6,12 +6,13 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airlane.backends.base import Allocation, Backend, Compute, Finding, Interruption, Liveness, Waiting
+from airlane.backends.base import Allocation, Backend, Compute, Finding, Interruption, Liveness, NodeHome, Waiting
 from airlane.backends.ray.ledger import JobRecord, read_job, write_job
 from airlane.backends.ray.liveness import Watcher
-from airlane.backends.ray.options import read_options
+from airlane.backends.ray.options import checkpoints_folder, read_options
 from airlane.errors import AirError, BackendError, RayUnreachableError, StoreError
 from airlane.spec.profiles import NO_TRACKING
 from airlane.store.paths import Home, RunPaths
@@ -69,6 +70,10 @@ class RayBackend(Backend):
 
         _, dashboard = self._reach()
         return check_environment(run, dashboard)
+
+    def planned_home(self, run: RunRecord) -> NodeHome | None:
+        root = Path("<Ray's session>") / f"air-{run.id}" / "<node>" / run.id
+        return NodeHome(root, checkpoints_folder(self._options.storage, root, run.id), Path("<node>"), "")
 
     def submit(self, run: NewRun, supervise: Callable[[], None], *, ready: bool) -> None:
         del supervise, ready  # the supervisor is the job's driver, and its environment is there
@@ -130,6 +135,9 @@ class RayBackend(Backend):
     def where(self, run: RunPaths) -> str | None:
         record = read_job(run)
         return f"Ray job {record.submission_id} on {record.url}" if record is not None else None
+
+    def sweep(self, run: RunPaths) -> None:
+        self._watcher.sweep(run)
 
     def last_words(self, run: RunPaths) -> Interruption | None:
         return self._watcher.last_words(run)

@@ -19,6 +19,8 @@ from airlane.store.supervisor_lock import is_held
 if TYPE_CHECKING:
     from airlane.cluster.jobs import Jobs, RayJob
 
+# How long an agent whose supervisor is gone takes to end its command, and a moment more.
+ORPHANS_S = 6.0
 _GONE = "the Ray cluster at {url} is gone: nothing answers there any more"
 _FORGOTTEN = "the Ray cluster at {url} does not know the run's job: was it started anew?"
 
@@ -96,6 +98,12 @@ class Watcher:
         client = self.client(record, run)
         if client.get(record.submission_id) is not None:
             client.stop(record.submission_id)
+
+    def sweep(self, run: RunPaths) -> None:
+        """Return when nothing is left of a run whose driver died: its agents notice, and end their commands."""
+        job = self._jobs.get(run.id)
+        if job is not None and job.ended_at is not None:
+            time.sleep(min(ORPHANS_S, max(0.0, job.ended_at + ORPHANS_S - time.time())))
 
     def last_words(self, run: RunPaths) -> Interruption | None:
         """How the job of a run ended whose supervisor did not say so."""

@@ -140,7 +140,10 @@ def test_an_order_goes_to_its_node_with_the_files_laid_out_for_it_and_the_secret
     assert json.loads(starts[1][1])["silence_s"] > 0
 
 
-def news(by_rank: dict[int, list[tuple[list[tuple[str, int | None, bytes]], bool]]]) -> Callable[[Promise], None]:
+Told = tuple[list[tuple[str, int | None, bytes]], bool]
+
+
+def news(by_rank: dict[int, list[Told]]) -> Callable[[Promise], None]:
     """Agents that tell this, one after the other, and then wait. Agents are ordered as their ranks are in SORTED."""
 
     def answer(promise: Promise) -> None:
@@ -162,7 +165,7 @@ def record(node: int, **fields: Any) -> bytes:
 
 def test_what_nodes_write_is_in_the_run_folder_before_their_end_is_reported(paths: RunPaths) -> None:
     log, file = "attempts/0/nodes/0.log", "attempts/0/nodes/0.json"
-    told = [
+    told: list[Told] = [
         ([(log, 0, b"one\n")], True),
         ([(log, 4, b"two\n"), (file, None, record(0, ended_at=2.0, exit_code=3))], True),
         ([], False),

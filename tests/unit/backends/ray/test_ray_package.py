@@ -172,7 +172,7 @@ def test_the_script_says_when_no_python_with_ray_is_there(tmp_path: Path) -> Non
     for name in ("sed", "head", "uname"):
         (tmp_path / name).symlink_to(str(shutil.which(name)))
     env = {"PATH": str(tmp_path)}
-    done = subprocess.run(["/bin/sh", script, "7k2m9q4d"], check=False, env=env, capture_output=True, text=True)
+    done = subprocess.run(["/bin/sh", str(script), "7k2m9q4d"], check=False, env=env, capture_output=True, text=True)
     assert done.returncode == 78
     assert "no Python with Ray" in done.stderr
 
@@ -186,6 +186,6 @@ def test_the_script_takes_the_first_python_that_has_ray(tmp_path: Path) -> None:
     (tmp_path / "python").write_text('#!/bin/sh\n[ "$1" = -c ] || echo "$@"\n')
     for name in ("python3", "python"):
         (tmp_path / name).chmod(0o755)
-    line = ["/bin/sh", script, "7k2m9q4d"]
+    line = ["/bin/sh", str(script), "7k2m9q4d"]
     done = subprocess.run(line, check=False, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "boot.py 7k2m9q4d\n")
