@@ -36,23 +36,28 @@ def read_versions(dashboard: Dashboard) -> ClusterVersions:
 
     Raises what the dashboard raises.
     """
-    said = dashboard.get_json(VERSION)
-    ray = said.get("ray_version") if isinstance(said, dict) else None
-    if not isinstance(ray, str):
-        raise RayAnswerError(f"{dashboard.url}{VERSION} does not tell Ray's version", status=200, hint="air doctor")
-    return ClusterVersions(ray, _python(dashboard))
+    ray = _field(_known(dashboard, VERSION), "ray_version")
+    if ray is None:
+        raise RayAnswerError(
+            f"{dashboard.url} is no Ray dashboard: it does not tell Ray's version",
+            status=_NOT_FOUND,
+            hint="the port of a dashboard is 8265, unless another was chosen",
+        )
+    return ClusterVersions(ray, _field(_field(_known(dashboard, METADATA), "data"), "pythonVersion"))
 
 
-def _python(dashboard: Dashboard) -> str | None:
+def _known(dashboard: Dashboard, path: str) -> Any:
+    """The answer; None where the dashboard knows no such question."""
     try:
-        said: Any = dashboard.get_json(METADATA)
+        return dashboard.get_json(path)
     except RayAnswerError as error:
         if error.status != _NOT_FOUND:
             raise
         return None
-    data = said.get("data") if isinstance(said, dict) else None
-    python = data.get("pythonVersion") if isinstance(data, dict) else None
-    return python if isinstance(python, str) else None
+
+
+def _field(said: Any, name: str) -> Any:
+    return said.get(name) if isinstance(said, dict) else None
 
 
 def check_environment(run: RunRecord, dashboard: Dashboard) -> str:

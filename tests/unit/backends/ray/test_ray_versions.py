@@ -91,10 +91,13 @@ def test_a_refused_question_is_no_missing_answer() -> None:
         read_versions(Answering(python=RayDeniedError("no")))
     with pytest.raises(RayAnswerError):
         read_versions(Answering(python=RayAnswerError("broken", status=500)))
-    answers: list[Any] = [[], {}, {"ray_version": None}]
-    for said in answers:
-        with pytest.raises(RayAnswerError, match="does not tell"):
-            read_versions(Answering(ray=said))
+
+
+@pytest.mark.parametrize("said", [[], {}, {"ray_version": None}, RayAnswerError("not found", status=404)])
+def test_what_is_no_dashboard_is_told_so(said: Any) -> None:
+    with pytest.raises(RayAnswerError, match=f"{URL} is no Ray dashboard") as caught:
+        read_versions(Answering(ray=said))
+    assert "8265" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("base", BASES)
