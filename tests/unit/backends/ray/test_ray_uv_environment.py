@@ -36,8 +36,8 @@ Failed to set up runtime environment.
 [Node 10.0.0.2] Traceback (most recent call last):
     raise RuntimeError(
 RuntimeError: Changing the ray version is not allowed: \n  current version: 2.50.0,   expect version: 2.60.0,   \
-current path: /s/ray, expect path: /env/ray, Please ensure the dependencies in the runtime_env pip field do not install a \
-different version of Ray.
+current path: /s/ray, expect path: /env/ray, Please ensure the dependencies in the runtime_env pip field do not \
+install a different version of Ray.
 """
 
 
