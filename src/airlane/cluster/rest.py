@@ -8,6 +8,7 @@ import json
 import socket
 import ssl
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, Protocol
@@ -104,6 +105,7 @@ class Dashboard:
                 raise ConfigError(f"the token for {self._called} is not one line of text", hint="ray get-auth-token")
             self._headers["Authorization"] = f"Bearer {token}"
         self._idle: list[http.client.HTTPConnection] = []  # only appended to and popped from, so threads may share it
+        weakref.finalize(self, _close_all, self._idle)
 
     def get(self, path: str) -> bytes:
         """The body of the answer."""
@@ -148,8 +150,7 @@ class Dashboard:
 
     def close(self) -> None:
         """Let go of the connections kept for a next question, which may still be asked."""
-        while self._idle:
-            self._idle.pop().close()
+        _close_all(self._idle)
 
     def _whole(self, request: _Request) -> bytes:
         timeout_s = request.timeout_s or self._timeout_s
@@ -212,6 +213,11 @@ class Dashboard:
         if self._has_token:
             return RayDeniedError(f"the Ray cluster at {self._called} does not accept this token", hint=hint)
         return RayDeniedError(f"the Ray cluster at {self._called} wants a token", hint=hint)
+
+
+def _close_all(connections: list[http.client.HTTPConnection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 def unreachable(url: str, error: OSError | http.client.HTTPException, patience_s: float) -> AirError:
