@@ -157,6 +157,11 @@ class RunPaths:
         return self.root / "ray"
 
     @property
+    def ray_package(self) -> Path:
+        """What is uploaded; there only while it is."""
+        return self.ray_job / "package.zip"
+
+    @property
     def ray_refused(self) -> Path:
         """Since when the job's cluster refuses to be asked, by its time."""
         return self.ray_job / "refused"

@@ -55,7 +55,7 @@ def test_the_first_failing_node_is_named_the_others_are_stopped_and_the_retry_is
     assert view["status"] == "SUCCESS"
     first = view["attempts"][0]
     assert (first["status"], first["cause"]["node"], first["cause"]["exit_code"]) == ("FAILED", 1, 7)
-    assert first["cause"]["collateral_nodes"] == [0]
+    assert first["cause"]["stopped_nodes"] == [0]
     assert runs.log(run_id, 0, 0).split("on ")[1].split()[0] == runs.log(run_id, 0, 1).split("on ")[1].split()[0]
 
 
@@ -84,7 +84,7 @@ def test_a_canceled_run_stops_in_order_and_leaves_nothing(runs: RayRunsHome) -> 
 def test_who_watched_may_be_killed_and_the_logs_still_come_home(runs: RayRunsHome) -> None:
     file = runs.workload("for i in $(seq 40); do echo line $i; sleep 0.2; done")
     watching = runs.start("run", str(file), "--watch")
-    wait_until(lambda: bool(list(runs.home.glob("runs/*/*/ray/job.json"))), within_s=60, what="submitted")
+    wait_until(lambda: bool(list(runs.home.glob("runs/*/*/ray/mirror.log"))), within_s=60, what="submitted")
     watching.kill()
     watching.communicate()
     (folder,) = runs.home.glob("runs/*/*")

@@ -100,7 +100,7 @@ class RayBackend(Backend):
         from airlane.backends.ray.package import Package
         from airlane.cluster.jobs import JobRequest, Jobs
 
-        jobs, file = Jobs(dashboard), run.paths.root / "package.zip"
+        jobs, file = Jobs(dashboard), run.paths.ray_package
         uri = f"gcs://_ray_pkg_air_{run.record.id}.zip"
         try:
             Package(run.record, run.paths, self._home, _login(run.record)).write(file)

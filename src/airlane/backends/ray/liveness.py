@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # How long an agent whose supervisor is gone takes to end its command, and a moment more.
 ORPHANS_S = 6.0
 _GONE = "the Ray cluster at {url} is gone: nothing answers there any more"
+_NEVER = "the run did not reach the Ray cluster at {url}: whoever submitted it was ended before"
 _FORGOTTEN = "the Ray cluster at {url} does not know the run's job: was it started anew?"
 
 
@@ -76,9 +77,12 @@ class Watcher:
 
     def _judge(self, run: RunPaths, record: JobRecord, job: RayJob | None) -> Liveness:
         note_answer(run)
+        if job is None and is_held(run.lock) is not False:
+            return Liveness.UNKNOWN  # it is being submitted
+        job = job or self._ask_again(run, record)
         self._jobs[run.id] = job
         if job is None:
-            return Liveness.DEAD if time.time() - record.submitted_at > LONGEST_SUBMISSION_S else Liveness.UNKNOWN
+            return Liveness.DEAD
         if job.state.terminal:
             catch_up(run, to_the_end=True)
             return Liveness.DEAD
@@ -87,6 +91,10 @@ class Watcher:
             with contextlib.suppress(AirError):
                 self.client(record, run).stop(record.submission_id)
         return Liveness.WAITING if job.state == "PENDING" else Liveness.ALIVE
+
+    def _ask_again(self, run: RunPaths, record: JobRecord) -> RayJob | None:
+        """One that was submitted between the question and the look at its lock. Raises what the dashboard raises."""
+        return self.client(record, run).get(record.submission_id)
 
     def queued(self, runs: Sequence[RunPaths]) -> dict[str, Waiting]:
         """What the runs wait for whose jobs have not begun."""
@@ -101,6 +109,8 @@ class Watcher:
 
     def sweep(self, run: RunPaths) -> None:
         """Return when nothing is left of a run whose driver died: its agents notice, and end their commands."""
+        with contextlib.suppress(OSError):
+            run.ray_package.unlink(missing_ok=True)
         job = self._jobs.get(run.id)
         if job is not None and job.ended_at is not None:
             time.sleep(min(ORPHANS_S, max(0.0, job.ended_at + ORPHANS_S - time.time())))
@@ -116,9 +126,8 @@ class Watcher:
             return Interruption(kind, words.format(url=record.url), hint=f"air rerun {run.id}") if words else None
         job = self._jobs[run.id]
         if job is None:
-            return Interruption(
-                CauseKind.SUPERVISOR_LOST, _FORGOTTEN.format(url=record.url), hint=f"air rerun {run.id}"
-            )
+            words = _FORGOTTEN if run.status.exists() else _NEVER
+            return Interruption(CauseKind.SUPERVISOR_LOST, words.format(url=record.url), hint=f"air rerun {run.id}")
         return _end(job)
 
     def keep_log(self, run: RunPaths, record: JobRecord, job: RayJob) -> None:
