@@ -146,12 +146,14 @@ def largest(files: Iterable[PackedFile]) -> list[tuple[str, int]]:
             weights[path] = weights.get(path, 0) + file.size_bytes
             inside.setdefault("/".join(steps[:depth]), set()).add(path)
 
-    def narrowed(path: str) -> str:
-        heaviest = max(inside.get(path, ()), key=weights.__getitem__, default=None)
-        return narrowed(heaviest) if heaviest and weights[heaviest] >= _MOSTLY * weights[path] else path
+    def heaviest(folder: str) -> list[str]:
+        return sorted(inside.get(folder, ()), key=lambda path: (-weights[path], path))
 
-    first = sorted(inside.get("", ()), key=weights.__getitem__, reverse=True)[:_LARGEST_SHOWN]
-    found = [narrowed(path) for path in first]
+    def narrowed(path: str) -> str:
+        first = next(iter(heaviest(path)), None)
+        return narrowed(first) if first and weights[first] >= _MOSTLY * weights[path] else path
+
+    found = [narrowed(path) for path in heaviest("")[:_LARGEST_SHOWN]]
     return [(f"{path}/" if path in inside else path, weights[path]) for path in found]
 
 
@@ -191,20 +193,21 @@ class _Walk:
         chains: tuple[tuple[Rules, ...], ...],
         above: frozenset[tuple[int, int]],
     ) -> None:
-        is_folder = entry.is_dir()
+        try:
+            mode, size_bytes = entry.stat().st_mode, entry.stat().st_size
+        except OSError:
+            mode, size_bytes = 0, 0
+        is_folder = stat.S_ISDIR(mode)
         if any(left_out(chain, path, folder=is_folder) for chain in (self.excludes, *chains)):
             return
-        try:
-            info = entry.stat()
-        except OSError:
+        if not mode:
             self.skipped.append(f"{path} is a link that leads nowhere")
-            return
-        if "\\" in entry.name or not _is_text(entry.name):
+        elif "\\" in entry.name or not _is_text(entry.name):
             self.skipped.append(f"{path!r} has a name that Ray leaves out")
         elif is_folder:
             self.folder(f"{path}/", chains, above)
-        elif stat.S_ISREG(info.st_mode):
-            self.files.append(PackedFile(path, entry.path, stat.S_IMODE(info.st_mode) & 0o777, info.st_size))
+        elif stat.S_ISREG(mode):
+            self.files.append(PackedFile(path, entry.path, mode & 0o777, size_bytes))
         else:
             self.skipped.append(f"{path} is no file")
 
