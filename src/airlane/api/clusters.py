@@ -102,7 +102,13 @@ class Clusters:
 
         Raises:
             SpecError: the request cannot be.
+            BackendError: the profile is a Ray cluster itself.
         """
+        if self._backend(self._client.profile.backend).has_environment:
+            raise BackendError(
+                f"profile {self._client.profile.name} is a Ray cluster already",
+                hint="run on it: air run, air ray job submit; or start one elsewhere: air ray up -p PROFILE",
+            )
         plan = self._client.plan_text(request.workload_text(), file=_ORIGIN)
         # There is nothing to track: programs that use the cluster have their own tracking.
         return replace(plan, record=replace(plan.record, tracking_uri=NO_TRACKING))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from airlane.frozen import frozen
 from airlane.store import codec
+from airlane.store.disk import SystemDisk, make_private_folder
 from airlane.store.paths import Home, RunPaths
 from airlane.store.records import Attempt, Status
 
@@ -48,6 +49,19 @@ def with_uploaded(status: Status | None, paths: RunPaths) -> Status | None:
         for attempt in status.attempts
     )
     return replace(status, attempts=attempts, tracking_error=uploaded.error)
+
+
+@frozen
+class KeptNote:
+    """That a run has something to upload. `folder` is relative to the home, which may be mounted elsewhere."""
+
+    folder: str
+
+
+def note_kept(home: Home, run: RunPaths) -> None:
+    """Let whoever looks for something to upload find this run. Raises OSError."""
+    make_private_folder(home.kept)
+    SystemDisk().replace(home.kept / run.id, codec.encode(KeptNote(str(run.root.relative_to(home.root)))))
 
 
 def upload_waits(home: Home) -> bool:

@@ -11,20 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from airlane.errors import StoreError
-from airlane.frozen import frozen
 from airlane.store import codec
-from airlane.store.disk import SystemDisk, make_private_folder
+from airlane.store.disk import make_private_folder
 from airlane.store.paths import Home, RunPaths
+from airlane.store.uploaded import KeptNote, note_kept
 from airlane.tracking import server
 
 _CLOSED = "closed"
-
-
-@frozen
-class KeptNote:
-    """That a run has something to upload. `folder` is relative to the home, which may be mounted elsewhere."""
-
-    folder: str
 
 
 def open_store(home: Home, run: RunPaths) -> Home:
@@ -33,10 +26,8 @@ def open_store(home: Home, run: RunPaths) -> Home:
     Raises:
         OSError: it cannot be written.
     """
-    make_private_folder(home.kept)
+    note_kept(home, run)
     make_private_folder(run.tracking)
-    note = KeptNote(str(run.root.relative_to(home.root)))
-    SystemDisk().replace(home.kept / run.id, codec.encode(note))
     number = 0
     while True:
         try:

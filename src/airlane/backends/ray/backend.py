@@ -9,7 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airlane.backends.base import Allocation, Backend, Compute, Finding, Interruption, Liveness, NodeHome, Waiting
+from airlane.backends.base import (
+    Allocation,
+    Backend,
+    Compute,
+    Finding,
+    Interruption,
+    Liveness,
+    NodeHome,
+    NodeSize,
+    Waiting,
+)
 from airlane.backends.ray.ledger import JobRecord, read_job, write_job
 from airlane.backends.ray.liveness import Watcher
 from airlane.backends.ray.options import checkpoints_folder, read_options
@@ -74,6 +84,13 @@ class RayBackend(Backend):
     def planned_home(self, run: RunRecord) -> NodeHome | None:
         root = Path("<Ray's session>") / f"air-{run.id}" / "<node>" / run.id
         return NodeHome(root, checkpoints_folder(self._options.storage, root, run.id), Path("<node>"), "")
+
+    def node_size(self, nodes: int) -> NodeSize:
+        del nodes
+        raise BackendError(
+            "this profile is a Ray cluster already",
+            hint="run on it: air run, air ray job submit; or start one elsewhere: air ray up -p PROFILE",
+        )
 
     def submit(self, run: NewRun, supervise: Callable[[], None], *, ready: bool) -> None:
         del supervise, ready  # the supervisor is the job's driver, and its environment is there

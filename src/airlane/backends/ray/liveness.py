@@ -85,6 +85,7 @@ class Watcher:
             return Liveness.DEAD
         if job.state.terminal:
             catch_up(run, to_the_end=True)
+            self._keep_log(run, record, job)
             return Liveness.DEAD
         ensure_mirror(run)
         if run.cancel.exists():  # whoever asked may have found the cluster away
@@ -130,8 +131,10 @@ class Watcher:
             return Interruption(CauseKind.SUPERVISOR_LOST, words.format(url=record.url), hint=f"air rerun {run.id}")
         return _end(job)
 
-    def keep_log(self, run: RunPaths, record: JobRecord, job: RayJob) -> None:
+    def _keep_log(self, run: RunPaths, record: JobRecord, job: RayJob) -> None:
         """What the supervisor said, for people: it is on the cluster until then."""
+        if run.supervisor_log.exists():
+            return
         with contextlib.suppress(AirError, OSError):
             run.supervisor_log.write_bytes(b"".join(self.client(record, run).log(job)))
 

@@ -31,7 +31,8 @@ from airlane.backends.ray.ledger import (
 )
 from airlane.errors import AirError, RayAnswerError
 from airlane.store.locks import taken_by_another
-from airlane.store.paths import RunPaths
+from airlane.store.paths import Home, RunPaths
+from airlane.store.uploaded import note_kept
 
 if TYPE_CHECKING:  # whoever only looks whether there is a mirror must not pay for what one needs
     from airlane.backends.ray.inbox import Inbox, Reads
@@ -231,6 +232,7 @@ def _bring_the_news(run: RunPaths, record: JobRecord) -> None:
         try:
             with contextlib.suppress(AirError):  # that it does not answer is found out by who asks for its state
                 _mirror(run, record, timeout_s=_LOOKER_TIMEOUT_S).bring(patience_s=_LOOKER_PATIENCE_S)
+                _note_kept(run)
         finally:
             os.close(lock)
         return
@@ -248,6 +250,7 @@ def _bring_the_end(run: RunPaths, record: JobRecord) -> None:
             try:
                 with contextlib.suppress(AirError, OSError):
                     _mirror(run, record).bring()
+                    _note_kept(run)
             finally:
                 os.close(lock)
         news = _time_of(files.position), _time_of(files.brought)
@@ -263,6 +266,12 @@ def _mirror(run: RunPaths, record: JobRecord, *, timeout_s: float = 10.0) -> Mir
 
     dashboard = Dashboard(record.url, read_token(run, record), timeout_s=timeout_s)
     return Mirror(run, record, dashboard, Jobs(dashboard))
+
+
+def _note_kept(run: RunPaths) -> None:
+    """What the run recorded on its own can be uploaded once nothing more of it comes. Raises OSError."""
+    if read_position(RayFiles(run).position).coming is not Coming.OPEN and run.tracking.is_dir():
+        note_kept(Home(run.root.parents[2]), run)
 
 
 def _want(files: RayFiles) -> None:
@@ -308,6 +317,7 @@ def main(folder: str) -> int:
         return 0
     try:
         _mirror(run, record).run()
+        _note_kept(run)
     except AirError as error:
         _say(error.message)
         return error.exit_code
