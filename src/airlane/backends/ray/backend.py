@@ -200,6 +200,12 @@ class RayBackend(Backend):
             return next((node.address for node in read_nodes(dashboard) if node.alive), None)
         return None
 
+    def ask_node(self, module: str, *arguments: str) -> tuple[str, str]:
+        from airlane.backends.ray.asking import ask_node
+
+        _, dashboard = self._reach()
+        return ask_node(dashboard, module, *arguments)
+
     def on_node(self, run: RunPaths, host: str, *, terminal: bool = False) -> tuple[str, ...]:
         del terminal
         _only_there(run, host)
