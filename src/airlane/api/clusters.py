@@ -94,8 +94,18 @@ class Clusters:
 
         Raises:
             CapacityError: there are not so many.
+            BackendError: the profile is a Ray cluster itself.
         """
-        return self._backend(self._client.profile.backend).node_size(nodes)
+        return self._place().node_size(nodes)
+
+    def _place(self) -> Backend:
+        backend = self._backend(self._client.profile.backend)
+        if backend.has_environment:
+            raise BackendError(
+                f"profile {self._client.profile.name} is a Ray cluster already",
+                hint="run on it: air run, air ray job submit; or start one elsewhere: air ray up -p PROFILE",
+            )
+        return backend
 
     def plan(self, request: ClusterRequest) -> RunPlan:
         """Exactly what `up` would submit.
@@ -104,11 +114,7 @@ class Clusters:
             SpecError: the request cannot be.
             BackendError: the profile is a Ray cluster itself.
         """
-        if self._backend(self._client.profile.backend).has_environment:
-            raise BackendError(
-                f"profile {self._client.profile.name} is a Ray cluster already",
-                hint="run on it: air run, air ray job submit; or start one elsewhere: air ray up -p PROFILE",
-            )
+        self._place()
         plan = self._client.plan_text(request.workload_text(), file=_ORIGIN)
         # There is nothing to track: programs that use the cluster have their own tracking.
         return replace(plan, record=replace(plan.record, tracking_uri=NO_TRACKING))

@@ -153,18 +153,8 @@ class RunPaths:
 
     @property
     def ray_job(self) -> Path:
-        """What is known of the Ray job that the run is (see backends/ray/ledger.py)."""
+        """What is known of the Ray job that the run is, and of its files' way home (see backends/ray/ledger.py)."""
         return self.root / "ray"
-
-    @property
-    def ray_package(self) -> Path:
-        """What is uploaded; there only while it is."""
-        return self.ray_job / "package.zip"
-
-    @property
-    def ray_refused(self) -> Path:
-        """Since when the job's cluster refuses to be asked, by its time."""
-        return self.ray_job / "refused"
 
     @property
     def cancel(self) -> Path:
@@ -220,9 +210,9 @@ class RunPaths:
         """Where a node's copy of the snapshot is unpacked; removed when the attempt ends."""
         return self.attempt(attempt) / "code" / str(node)
 
-    def sent(self, *, attempt: int, node: int) -> RunPaths:
-        """What a node that shares no disk with the supervisor gets of the run folder."""
-        return RunPaths(self.attempt(attempt) / "sent" / str(node))
+    def sent(self, *, attempt: int, node: int) -> Path:
+        """The run folder as a node gets it that shares no disk with the supervisor."""
+        return self.attempt(attempt) / "sent" / str(node)
 
     def ray(self, attempt: int) -> Path:
         """What the nodes of a run with `ray:` share about their cluster (see launch/ray_settings.py)."""

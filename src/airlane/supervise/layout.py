@@ -30,7 +30,7 @@ def lay_out(paths: RunPaths, attempt: int, place: NodePlace) -> Layout:
     """
     if place.home is None:
         return Layout(paths, paths, Path(launch.__file__).parent)
-    written = paths.sent(attempt=attempt, node=place.node)
+    written = RunPaths(paths.sent(attempt=attempt, node=place.node))
     make_private_folder(written.root)
     for path in (paths.command, paths.parameters):
         if path.exists():

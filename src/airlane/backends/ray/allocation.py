@@ -209,7 +209,7 @@ class RayAllocation(Allocation):
     def start(self, order: Order) -> None:
         node = order.node_rank
         agent = self._members[node].agent
-        sent = _files(self._paths.sent(attempt=self._attempt, node=node).root)
+        sent = _files(self._paths.sent(attempt=self._attempt, node=node))
         secrets = [self._secret(file) for file in order.secrets_files]
         beating = replace(order, silence_s=SILENCE_S)
         started = self._door.call(agent, "start", node, beating.to_json(), sent, secrets, self._parcel.code)

@@ -17,10 +17,9 @@ from airlane.backends.base import (
     Interruption,
     Liveness,
     NodeHome,
-    NodeSize,
     Waiting,
 )
-from airlane.backends.ray.ledger import JobRecord, read_job, write_job
+from airlane.backends.ray.ledger import JobRecord, RayFiles, read_job, write_job
 from airlane.backends.ray.liveness import Watcher
 from airlane.backends.ray.options import checkpoints_folder, read_options
 from airlane.errors import AirError, BackendError, RayUnreachableError, StoreError
@@ -85,13 +84,6 @@ class RayBackend(Backend):
         root = Path("<Ray's session>") / f"air-{run.id}" / "<node>" / run.id
         return NodeHome(root, checkpoints_folder(self._options.storage, root, run.id), Path("<node>"), "")
 
-    def node_size(self, nodes: int) -> NodeSize:
-        del nodes
-        raise BackendError(
-            "this profile is a Ray cluster already",
-            hint="run on it: air run, air ray job submit; or start one elsewhere: air ray up -p PROFILE",
-        )
-
     def submit(self, run: NewRun, supervise: Callable[[], None], *, ready: bool) -> None:
         del supervise, ready  # the supervisor is the job's driver, and its environment is there
         from airlane.backends.ray.mirror import ensure_mirror
@@ -117,7 +109,7 @@ class RayBackend(Backend):
         from airlane.backends.ray.package import Package
         from airlane.cluster.jobs import JobRequest, Jobs
 
-        jobs, file = Jobs(dashboard), run.paths.ray_package
+        jobs, file = Jobs(dashboard), RayFiles(run.paths).package
         uri = f"gcs://_ray_pkg_air_{run.record.id}.zip"
         try:
             Package(run.record, run.paths, self._home, _login(run.record)).write(file)

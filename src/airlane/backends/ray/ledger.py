@@ -40,6 +40,16 @@ class RayFiles:
         return self.root / "token"
 
     @property
+    def package(self) -> Path:
+        """What is uploaded; there only while it is."""
+        return self.root / "package.zip"
+
+    @property
+    def refused(self) -> Path:
+        """Since when the cluster refuses to be asked, by its time."""
+        return self.root / "refused"
+
+    @property
     def position(self) -> Path:
         return self.root / "position.json"
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airlane.backends.base import Interruption, Liveness, Waiting
-from airlane.backends.ray.ledger import LONGEST_SUBMISSION_S, JobRecord, read_job, read_token
+from airlane.backends.ray.ledger import LONGEST_SUBMISSION_S, JobRecord, RayFiles, read_job, read_token
 from airlane.backends.ray.mirror import catch_up, ensure_mirror
 from airlane.backends.ray.silence import is_gone, note_answer, note_refusal
 from airlane.errors import AirError, RayUnreachableError
@@ -111,7 +111,7 @@ class Watcher:
     def sweep(self, run: RunPaths) -> None:
         """Return when nothing is left of a run whose driver died: its agents notice, and end their commands."""
         with contextlib.suppress(OSError):
-            run.ray_package.unlink(missing_ok=True)
+            RayFiles(run).package.unlink(missing_ok=True)
         job = self._jobs.get(run.id)
         if job is not None and job.ended_at is not None:
             time.sleep(min(ORPHANS_S, max(0.0, job.ended_at + ORPHANS_S - time.time())))

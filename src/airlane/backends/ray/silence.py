@@ -10,7 +10,7 @@ import contextlib
 import time
 from urllib.parse import urlsplit
 
-from airlane.backends.ray.ledger import JobRecord
+from airlane.backends.ray.ledger import JobRecord, RayFiles
 from airlane.launch.interface import is_own
 from airlane.store.paths import RunPaths
 
@@ -21,20 +21,19 @@ GONE_ELSEWHERE_S = 900.0
 def note_refusal(run: RunPaths) -> None:
     """The host of the dashboard says that nobody listens there."""
     with contextlib.suppress(OSError):
-        run.ray_refused.parent.mkdir(mode=0o700, exist_ok=True)
-        run.ray_refused.touch(mode=0o600, exist_ok=False)
+        RayFiles(run).refused.touch(mode=0o600, exist_ok=False)
 
 
 def note_answer(run: RunPaths) -> None:
     """The cluster has answered."""
     with contextlib.suppress(OSError):
-        run.ray_refused.unlink(missing_ok=True)
+        RayFiles(run).refused.unlink(missing_ok=True)
 
 
 def is_gone(run: RunPaths, record: JobRecord) -> bool:
     """Whether it has refused for so long that it is over."""
     try:
-        since = run.ray_refused.stat().st_mtime
+        since = RayFiles(run).refused.stat().st_mtime
     except OSError:
         return False
     return time.time() - since > (GONE_HERE_S if _is_here(record) else GONE_ELSEWHERE_S)

@@ -129,8 +129,8 @@ def test_a_cluster_that_grows_is_waited_for_where_another_is_refused(paths: RunP
 
 def test_an_order_goes_to_its_node_with_the_files_laid_out_for_it_and_the_secrets(paths: RunPaths) -> None:
     sent = paths.sent(attempt=0, node=1)
-    (sent.root / "attempts").mkdir(parents=True)
-    (sent.root / "attempts" / "x").write_text("for node 1")
+    (sent / "attempts").mkdir(parents=True)
+    (sent / "attempts" / "x").write_text("for node 1")
     door = MadeDoor(THREE)
     started(paths, door)
     starts = {arguments[0]: arguments for _, arguments in door.told("start")}
