@@ -10,10 +10,11 @@ from airlane.cli.command import Context
 from airlane.cli.envelope import data_line, event_line
 from airlane.cli.live import LiveLine
 from airlane.cli.ray_job_pages import exit_code, job_facts, job_verdict
+from airlane.cli.screen import OutputError
 from airlane.cluster.job_following import ConnectionFound, ConnectionLost, JobOutput, JobSeen, JobWaits, OutputLost
 from airlane.cluster.job_log import RayWords
 from airlane.cluster.jobs import JobState, RayJob
-from airlane.errors import EXIT_FAILED, EXIT_INTERRUPTED
+from airlane.errors import EXIT_FAILED, EXIT_INTERRUPTED, RayUnreachableError
 from airlane.logs.tail import LineCutter
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ def followed(updates: Iterable[Update], job_id: str, context: Context, *, again:
             following.take(update)
     except KeyboardInterrupt:
         return following.interrupted(job_id, again)
+    except (RayUnreachableError, OutputError) as error:
+        error.hint = f"the job may go on: air ray job logs{again} {job_id}"
+        raise
     finally:
         following.close()
     return following.ended()
