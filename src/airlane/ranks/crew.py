@@ -21,6 +21,7 @@ _FOLLOW_S = 2.0
 _SILENCE_S = 30.0
 _SEATED_S = 120.0
 _STEP_S = 0.5
+_REASON = "The actor died because "
 
 
 @dataclass(frozen=True)
@@ -189,13 +190,14 @@ class Crew:
         except exceptions.GetTimeoutError as error:
             raise SeatLostError(number, f"no answer for {_SILENCE_S:g} s") from error
         except exceptions.RayError as error:
-            raise SeatLostError(number, _words(error)) from error
+            raise SeatLostError(number, why_lost(type(error).__name__, str(error))) from error
 
 
-def _words(error: Exception) -> str:
-    """What Ray says of an actor that is gone, in one line."""
-    text = str(error)
-    for line in text.splitlines():
-        if "died because" in line or "unavailable" in line:
-            return line.strip().rstrip(".")
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+def why_lost(kind: str, text: str) -> str:
+    """What Ray says of an actor that is gone, in few words."""
+    if kind == "ActorUnavailableError":
+        return "its Ray worker does not answer"
+    if "node has died" in text:
+        return "its node has died"
+    reasons = [line.strip() for line in text.splitlines() if _REASON in line]
+    return f"its Ray worker has died ({reasons[0].partition(_REASON)[2].rstrip('.')})" if reasons else f"Ray: {kind}"

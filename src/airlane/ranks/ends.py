@@ -15,6 +15,7 @@ _SIGNALED = 128
 NOT_STARTED = 127
 # A node is missed some seconds after it has gone, and by then other ranks have failed for want of it.
 _MISSED_AFTER_S = 5.0
+_MISSED_TOGETHER_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,14 @@ def signal_name(number: int) -> str:
 def first_failure(ends: Iterable[RankEnd]) -> RankEnd | None:
     """The rank that failed of itself, before any other; None where none did.
 
-    A lost rank goes before those that failed shortly before it was missed.
+    A lost rank goes before those that failed shortly before it was missed; of those of a node, the lowest.
     """
     own = sorted((end for end in ends if end.failed and not end.asked), key=lambda end: (end.at_s, end.rank))
     if not own:
         return None
     missed = [end for end in own if end.lost is not None and end.at_s <= own[0].at_s + _MISSED_AFTER_S]
-    return missed[0] if missed else own[0]
+    together = [end for end in missed if end.at_s <= missed[0].at_s + _MISSED_TOGETHER_S]
+    return min(together, key=lambda end: end.rank, default=own[0])
 
 
 def folded(ends: Iterable[RankEnd], first: RankEnd) -> list[str]:

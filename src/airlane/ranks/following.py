@@ -151,7 +151,8 @@ class Following:
         if first is None:
             return Outcome(STOPPED if self._asked.number is not None else DONE, self._began_s, ends)
         why = LOST if first.lost is not None else PORT_TAKEN if self._is_port_taken(first) else FAILED
-        return Outcome(why, self._began_s, ends, first, self._output.last_words(first.rank))
+        words = [] if first.lost is not None else self._output.last_words(first.rank)
+        return Outcome(why, self._began_s, ends, first, words)
 
     def _is_port_taken(self, first: RankEnd) -> bool:
         """Whether rank 0 could not listen. It may have ended after the others, which had no one to connect to."""

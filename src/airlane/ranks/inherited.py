@@ -111,5 +111,5 @@ def moved(text: str, moves: Mapping[str, str]) -> str:
     """The text with every path below a folder that moved, also as one of several in it: "--config=/a/x", "/a:/b"."""
     for before, after in moves.items():
         if before and before != after:
-            text = re.sub(rf"(?<![\w./-]){re.escape(before)}(?=$|[/:,;\s])", lambda _: after, text)  # noqa: B023 - used at once
+            text = re.sub(rf"(?<![\w./~-]){re.escape(before)}(?=$|[/:,;\s])", lambda _: after, text)  # noqa: B023 - used at once
     return text

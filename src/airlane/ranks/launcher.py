@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from airlane.errors import EXIT_FAILED, EXIT_OK, AirError
@@ -59,7 +59,7 @@ class Launcher:
             preflight(self, self._screen)
         spent, count = Spent(), 0
         while True:
-            generation = self.try_once(self._settings.command, count, spent.restarts)
+            generation = self._explained(self.try_once(self._settings.command, count, spent.restarts))
             decision = decide(generation.why, spent, max_restarts=self._settings.max_restarts)
             again = decision.again and self._asked.number is None
             if not (again and generation.why == PORT_TAKEN):
@@ -71,7 +71,17 @@ class Launcher:
             spent, count = decision.spent, count + 1
             self._screen.say(again_line(generation, spent.restarts, self._settings.max_restarts))
             if decision.replace:
-                self.seating.replace(generation.lost)
+                self.seating.release()
+
+    def _explained(self, outcome: Outcome) -> Outcome:
+        """Where ranks were lost: whether their nodes are."""
+        missing = self.seating.exclude_missing(outcome.lost)
+        ends = tuple(
+            replace(end, lost="its node does not answer any more") if end.rank in missing and end.lost else end
+            for end in outcome.ends
+        )
+        first = next((end for end in ends if outcome.first is not None and end.rank == outcome.first.rank), None)
+        return replace(outcome, ends=ends, first=first)
 
     def try_once(
         self, command: RankCommand, count: int = 0, restarts: int = 0, *, screen: Screen | None = None

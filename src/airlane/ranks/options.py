@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import textwrap
 from pathlib import Path
 
 from airlane.errors import ArgumentError
@@ -48,6 +49,17 @@ _UNUSED = {
 _SHORT = {"--redirects": "-r", "--tee": "-t"}
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=34, width=110)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """The name with -, once: that with _ is known, and the value is shown once."""
+        names = [name for name in action.option_strings if "_" not in name]
+        value = f" {action.metavar}" if action.metavar and names else ""
+        return ", ".join(names) + value if names else str(action.metavar)
+
+
 class _Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         return _EXAMPLES + "\n" + super().format_help()
@@ -57,7 +69,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    made = _Parser(prog="air-ranks", usage="air-ranks [options] script.py [its arguments]", add_help=False)
+    usage = "air-ranks [options] script.py [its arguments]"
+    made = _Parser(prog="air-ranks", usage=usage, add_help=False, formatter_class=_Formatter)
     made.add_argument("program", metavar="script.py", nargs="?", help="what every rank runs")
     made.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     _where(made.add_argument_group("where ranks run"))
@@ -67,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
     unused = made.add_argument_group("torchrun's, accepted and not needed here")
     for name, value in _UNUSED.items():
         _add(unused, name, metavar=value, short=_SHORT.get(name), help_text=argparse.SUPPRESS)
-    unused.description = ", ".join(_UNUSED)
+    unused.description = textwrap.fill(", ".join(_UNUSED), 110, break_on_hyphens=False)
     return made
 
 

@@ -82,16 +82,16 @@ class Seating:
             self._say(f"  {line}")
         return Seated(shape, crew, ranks, self._placement)
 
-    def replace(self, lost: Iterable[int]) -> None:
-        """The next seats are other ones, without the nodes of lost ranks that do not answer any more."""
-        if self._seated is not None:
-            ranks = set(lost)
-            hosts = {place.host for place in self._seated.ranks.places if place.rank in ranks}
-            gone = [host for host in hosts if raylet_is_gone(host)]
-            for host in gone:
-                self._say(f"without {host.label}, which does not answer any more")
-            self._excluded |= {host.node_id for host in gone}
-        self.release()
+    def exclude_missing(self, lost: Iterable[int]) -> frozenset[int]:
+        """The nodes of lost ranks that do not answer any more take no seats from now on; returns all ranks on them."""
+        if self._seated is None:
+            return frozenset()
+        ranks, places = set(lost), self._seated.ranks.places
+        gone = {
+            host.node_id for host in {place.host for place in places if place.rank in ranks} if raylet_is_gone(host)
+        }
+        self._excluded |= gone
+        return frozenset(place.rank for place in places if place.host.node_id in gone)
 
     def release(self) -> None:
         """Remove the placement group, and with it the seats."""

@@ -108,9 +108,9 @@ def _room(asked: Shape, host: Host) -> int:
 
 def _refusal(asked: Shape, hosts: Sequence[Host]) -> CapacityError:
     fitting = sum(asked.fits(host) for host in hosts)
-    wanted = f"{amount(asked.nodes, 'node')} with {asked.share} {'each ' if asked.nodes > 1 else ''}"
-    has = f"the cluster has {amount(len(hosts), 'node')} ({_contents(hosts)}): {fitting or 'none'} of that size"
-    return CapacityError(f"{wanted}{'are' if asked.nodes > 1 else 'is'} wanted; {has}", hint=_possible(asked, hosts))
+    wanted = f"{amount(asked.nodes, 'node')} with {asked.share}{' each' if asked.nodes > 1 else ''}"
+    has = f"{fitting or 'none'} of the cluster's {amount(len(hosts), 'node')} can hold that ({_contents(hosts)})"
+    return CapacityError(f"no room for {wanted}: {has}", hint=_possible(asked, hosts))
 
 
 def _possible(asked: Shape, hosts: Sequence[Host]) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")
 _FRAME = re.compile(r'\s+File "[^"]*", line \d+ in .+$')
+_IMPORTS = 'File "<frozen importlib.'
 _MOST_FRAMES = 25
 
 
@@ -24,7 +25,8 @@ def main_stack(lines: Sequence[str]) -> tuple[str, ...]:
             threads.append([])
             inside = True
         elif inside and _FRAME.match(line):
-            threads[-1].append(line.strip())
+            if _IMPORTS not in line:
+                threads[-1].append(line.strip())
         else:
             inside = False
     shown = [tuple(frames) for frames in threads if frames]
