@@ -71,7 +71,7 @@ def test_what_fits_is_told_and_what_can_never_fit_is_refused_within_two_seconds(
     before = time.monotonic()
     dashboard = reach(ray_lab)
     (line,) = check(Compute(3, 2, "GPU_2xANY"), read_nodes(dashboard), options, url=ray_lab.url)
-    assert line.startswith("2 GPUs, 2 CPUs on each of 3 nodes of the Ray cluster at ")
+    assert line == f"3 nodes with 2 GPUs, 2 CPUs; the Ray cluster at {ray_lab.url} has 3 like that"
     refused = {
         Compute(4, 2, "GPU_2xANY"): "has 3 nodes with 2 GPUs, 2 CPUs (asked for: 4)",
         Compute(1, 8, "GPU_8xANY"): "has no node with 8 GPUs, 8 CPUs (asked for: 1)",

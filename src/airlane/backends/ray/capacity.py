@@ -109,8 +109,7 @@ def check(compute: Compute, nodes: Sequence[ListedNode], options: RayOptions, *,
     cluster = f"the Ray cluster at {url}"
     if fitting < compute.nodes and not options.autoscales:
         raise _too_little(compute, need, alive, fitting, cluster=cluster)
-    fit = f"{fitting} of its {_count(len(alive), 'node')} can hold that"
-    lines = [f"{_words(need)} on {_each(compute.nodes)} of {cluster}: {fit}"]
+    lines = [f"{_count(compute.nodes, 'node')} with {_words(need)}; {cluster} has {fitting} like that"]
     if fitting < compute.nodes:
         lines.append(f"the run waits until the cluster has grown by {_count(compute.nodes - fitting, 'node')}")
     if options.storage is None:
@@ -210,10 +209,6 @@ def _number(amount: float, noun: str) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def _each(nodes: int) -> str:
-    return "1 node" if nodes == 1 else f"each of {nodes} nodes"
 
 
 def _are(number: int) -> str:

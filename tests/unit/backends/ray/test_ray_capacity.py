@@ -71,9 +71,9 @@ def test_a_bundle_is_what_one_node_must_have(compute: Compute, options: RayOptio
 
 def test_a_run_that_fits_is_told_where_it_goes() -> None:
     lines = check(asked(2, "GPU_2xANY", 2), [gpus(1), gpus(2), gpus(3)], SHARED, url=URL)
-    assert lines == (f"2 GPUs, 2 CPUs on each of 2 nodes of the Ray cluster at {URL}: 3 of its 3 nodes can hold that",)
+    assert lines == (f"2 nodes with 2 GPUs, 2 CPUs; the Ray cluster at {URL} has 3 like that",)
     lines = check(asked(1, "CPU_1xCORE", 1), [gpus(1)], SHARED, url=URL)
-    assert lines == (f"1 CPU on 1 node of the Ray cluster at {URL}: 1 of its 1 node can hold that",)
+    assert lines == (f"1 node with 1 CPU; the Ray cluster at {URL} has 1 like that",)
 
 
 def test_without_shared_storage_people_are_told_where_checkpoints_stay() -> None:
