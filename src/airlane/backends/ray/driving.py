@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import threading
+from pathlib import Path
 
 from airlane.backends.base import Interruption
 from airlane.backends.ray.agent import session_folder
@@ -21,6 +22,7 @@ from airlane.backends.ray.uv_environment import runtime_env
 from airlane.store.paths import RunPaths
 from airlane.store.records import CauseKind, RunRecord
 
+_TOLD = (RunPaths(Path()).status.name, RunPaths(Path()).events.name)
 _SEND_EVERY_S = 0.2
 
 
@@ -87,7 +89,8 @@ class Driving:
 class Sender:
     """Puts what the run folder gains into the outbox, in a thread of its own."""
 
-    def __init__(self, paths: RunPaths, outbox: Outbox, *, every_s: float = _SEND_EVERY_S) -> None:
+    def __init__(self, paths: RunPaths, outbox: Outbox, *, every_s: float = _TOLD = (RunPaths(Path()).status.name, RunPaths(Path()).events.name)
+_SEND_EVERY_S) -> None:
         self._feed = Feed(Source(paths.root, is_told), outbox)
         self._kept = Feed(Source(paths.root, is_kept), outbox)
         self._outbox = outbox
@@ -120,7 +123,7 @@ def is_told(name: str) -> bool:
     """Which files of the run folder its owner is told about while it runs."""
     what, _, inside = name.partition("/")
     if what != "attempts":
-        return what in ("status.json", "events.jsonl")
+        return what in _TOLD
     folder = inside.partition("/")[2]
     return folder.startswith(("nodes/", "ray/")) and not folder.endswith("/token")
 

@@ -29,7 +29,6 @@ TRACKING_LOGIN = "tracking.json"
 _COPY_BYTES = 1 << 20
 _PRIVATE = 0o600
 _BESIDE = ("start.sh", "boot.py")
-_TRAVELS = ("run.json", "command.sh", "parameters.yaml", "secrets.json")
 _OF_THE_SERVER = ("server.json", "login.json")
 
 
@@ -67,11 +66,10 @@ class Package:
         """The run folder as the supervisor will find it, below the home that it belongs to."""
         text = io.BytesIO()
         with tarfile.open(fileobj=text, mode="w") as archive:
-            below = self.paths.root.relative_to(self.home.root)
-            for name in _TRAVELS:
-                file = self.paths.root / name
+            paths = self.paths
+            for file in (paths.record, paths.command, paths.parameters, paths.secrets):
                 if file.exists():
-                    _add_member(archive, str(below / name), file.read_bytes())
+                    _add_member(archive, str(file.relative_to(self.home.root)), file.read_bytes())
             if self.record.tracking_uri is None:
                 for name in _OF_THE_SERVER:
                     file = self.home.mlflow / name

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
+from airlane.store.paths import RunPaths
 from airlane.store.states import State
 
 # What nobody's choice lets out: secrets, what an agent is told, code, locks, and files that are not finished.
@@ -21,7 +23,7 @@ _COMES_BACK = re.compile(
     r"status\.json | events\.jsonl | supervisor\.log | uploaded\.json | attempts/.* | tracking/.*",
     re.VERBOSE | re.DOTALL,
 )
-_STATUS = "status.json"
+_STATUS = RunPaths(Path()).status.name
 
 
 def may_travel(path: str) -> bool:
