@@ -89,8 +89,7 @@ class Driving:
 class Sender:
     """Puts what the run folder gains into the outbox, in a thread of its own."""
 
-    def __init__(self, paths: RunPaths, outbox: Outbox, *, every_s: float = _TOLD = (RunPaths(Path()).status.name, RunPaths(Path()).events.name)
-_SEND_EVERY_S) -> None:
+    def __init__(self, paths: RunPaths, outbox: Outbox, *, every_s: float = _SEND_EVERY_S) -> None:
         self._feed = Feed(Source(paths.root, is_told), outbox)
         self._kept = Feed(Source(paths.root, is_kept), outbox)
         self._outbox = outbox
