@@ -18,7 +18,7 @@ from airlane.cluster import runtime_env
 from airlane.cluster.job_following import JobFollower, Update
 from airlane.cluster.job_log import RayWords
 from airlane.cluster.job_waiting import asked_for, check_capacity, waiting_words
-from airlane.cluster.jobs import JobRequest, Jobs, RayJob
+from airlane.cluster.jobs import JobRequest, Jobs, JobState, RayJob
 from airlane.cluster.status import NODES, USAGE
 from airlane.errors import AirError, ArgumentError, NotFoundError
 from airlane.frozen import frozen
@@ -32,6 +32,7 @@ __all__ = ["CodeSent", "JobSubmission", "JobTarget", "LastLines", "RayJobs", "Su
 
 LAST = "@last"
 _STOP_LOOK_S = 0.1
+_PENDING_LOOKS = 50
 _PREFIX = "raysubmit_"
 
 
@@ -208,13 +209,18 @@ class RayJobs:
         return not job.state.terminal and self._jobs.stop(job.submission_id)
 
     def wait_until_ended(self, job: RayJob, *, wait: Callable[[float], None] = time.sleep) -> RayJob:
-        """The job once it has ended.
+        """The job once it has ended; one that has not started, as it is after some seconds.
+
+        Ray hands a request to stop to the process that is to start the command. Where that waits for resources, so
+        does the request.
 
         Raises:
             NotFoundError: the cluster no longer knows it.
         """
-        while not job.state.terminal:
+        looks = 0
+        while not job.state.terminal and not (job.state is JobState.PENDING and looks >= _PENDING_LOOKS):
             wait(_STOP_LOOK_S)
+            looks += 1
             found = self._jobs.get(job.id)
             if found is None:
                 raise NotFoundError(f"the Ray cluster no longer knows job {job.id}")

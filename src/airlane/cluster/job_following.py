@@ -102,6 +102,7 @@ class JobFollower:
     ) -> None:
         self._jobs, self._id = jobs, submission_id
         self._why, self._why_at = why, now() + _WHY_AFTER_S
+        self._reason_told: str | None = None
         self._make_reader = reader
         self._reader: Reader | None = None
         self._now, self._wait = now, wait
@@ -171,7 +172,8 @@ class JobFollower:
             return
         self._why_at = self._now() + _WHY_EVERY_S
         reason = self._why(job)
-        if reason is not None:
+        if reason is not None and reason != self._reason_told:
+            self._reason_told = reason
             yield JobWaits(reason)
 
     def _pause_s(self) -> float:

@@ -133,6 +133,16 @@ def test_waiting_for_the_end_asks_until_it_has_come(made: MadeJobs, jobs: RayJob
         jobs.wait_until_ended(JOB, wait=waits.append)
 
 
+def test_a_job_that_cannot_be_stopped_before_it_has_started_is_waited_for_some_seconds(
+    made: MadeJobs, jobs: RayJobs
+) -> None:
+    pending = replace(JOB, state=JobState.PENDING)
+    made.jobs = (pending,)
+    waits: list[float] = []
+    assert jobs.wait_until_ended(pending, wait=waits.append).state is JobState.PENDING
+    assert sum(waits) == pytest.approx(5)
+
+
 @pytest.mark.parametrize(
     ("pieces", "count", "lines"),
     [

@@ -104,7 +104,7 @@ class MadeJobs:
         return not job.state.terminal
 
     def wait_until_ended(self, job: RayJob) -> RayJob:
-        return replace(job, state=JobState.STOPPED)
+        return job if job.state is JobState.PENDING else replace(job, state=JobState.STOPPED)
 
 
 @pytest.fixture
@@ -439,6 +439,13 @@ def test_stopping_waits_for_the_end_and_says_what_had_ended_before(air: Air, clu
     assert output.err.endswith("\nold has ended: SUCCEEDED\n")
     assert air("ray", "job", "stop", RUNNING.id, "--no-wait").err == "✓ raysubmit_U6KB was asked to stop\n"
     assert [job["status"] for job in air("ray", "job", "stop", RUNNING.id, "--json").data()["jobs"]] == ["STOPPED"]
+
+
+def test_a_job_that_has_not_started_cannot_be_stopped_yet(air: Air, cluster: MadeJobs) -> None:
+    cluster.jobs = [PENDING]
+    assert air("ray", "job", "stop", PENDING.id).err == (
+        "! raysubmit_U6KB was asked to stop. It has not started yet: Ray ends it when it does\n"
+    )
 
 
 LOGS = ("ray", "job", "logs")

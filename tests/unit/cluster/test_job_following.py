@@ -240,8 +240,8 @@ def test_a_long_log_is_read_on_from_where_the_stream_was_cut(monkeypatch: pytest
 
 
 def test_why_a_job_waits_is_asked_now_and_then_until_a_node_runs_it() -> None:
-    world = World([PENDING] * 300 + [RUNNING, DONE])
-    reasons = deque(["starts", None, "waits for 2 GPUs"])
+    world = World([PENDING] * 400 + [RUNNING, DONE])
+    reasons = deque(["starts", None, "starts", "waits for 2 GPUs", "waits for 2 GPUs"])
     updates = list(world.follower(why=lambda _job: reasons.popleft() if reasons else None).updates())
     waits = [update.reason for update in updates if isinstance(update, JobWaits)]
     assert waits == ["starts", "waits for 2 GPUs"]

@@ -12,7 +12,7 @@ from airlane.cli.parser import Parser, whole_number
 from airlane.cli.ray_job_options import CLUSTER_NOTES, job_target, takes_cluster
 from airlane.cli.ray_job_pages import job_facts, job_page, job_table
 from airlane.cli.words import duration
-from airlane.cluster.jobs import JobState
+from airlane.cluster.jobs import JobState, RayJob
 from airlane.errors import EXIT_OK
 
 
@@ -80,7 +80,7 @@ def _stop(values: Namespace, context: Context) -> int:
     from airlane.api.ray_jobs import open_jobs
 
     screen, began = context.screen, time.monotonic()
-    told, ended = [], []
+    ended = []
     with open_jobs(context.client(), job_target(values, context)) as jobs:
         found = [jobs.find(name) for name in values.ids]
         asked = [(job, jobs.stop(job)) for job in found]
@@ -91,18 +91,27 @@ def _stop(values: Namespace, context: Context) -> int:
                 ended.append(jobs.wait_until_ended(job) if running and not values.no_wait else job)
         finally:
             line.close()
-    for (job, running), now in zip(asked, ended, strict=True):
-        if not running:
-            told.append(f"{job.id} has ended: {job.state}")
-        elif values.no_wait:
-            told.append(f"{screen.err_look.ok} {job.id} was asked to stop")
-        else:
-            told.append(f"{screen.err_look.ok} {job.id} {now.state}  in {duration(time.monotonic() - began)}")
+    took = duration(time.monotonic() - began)
+    told = [
+        _told(job, running=running, took=took, waited=not values.no_wait, context=context)
+        for (_, running), job in zip(asked, ended, strict=True)
+    ]
     if context.json:
         screen.show(data_line({"jobs": [job_facts(job) for job in ended]}, time.time()))
     else:
         screen.say("\n".join(told))
     return EXIT_OK
+
+
+def _told(job: RayJob, *, running: bool, took: str, waited: bool, context: Context) -> str:
+    look = context.screen.err_look
+    if not running:
+        return f"{job.id} has ended: {job.state}"
+    if not waited:
+        return f"{look.ok} {job.id} was asked to stop"
+    if job.state is JobState.PENDING:
+        return f"{look.warn} {job.id} was asked to stop. It has not started yet: Ray ends it when it does"
+    return f"{look.ok} {job.id} {job.state}  in {took}"
 
 
 COMMANDS = (
