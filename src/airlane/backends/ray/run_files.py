@@ -45,10 +45,12 @@ def grows(path: str) -> bool:
 
 
 def is_last_word(path: str, content: bytes) -> bool:
-    """Whether this tells that the run has ended: who reads it looks for nothing more."""
+    """Whether this tells that the run, or its attempt, has ended: who reads it looks for nothing more of that."""
     if path != _STATUS:
         return False
     try:
-        return State(json.loads(content)["state"]).terminal
+        fields = json.loads(content)
+        attempts = fields["attempts"]
+        return State(fields["state"]).terminal or bool(attempts and attempts[-1]["ended_at"] is not None)
     except (ValueError, TypeError, KeyError):
         return False
