@@ -69,11 +69,11 @@ class Watcher:
                 known = {record.submission_id: jobs.get(record.submission_id)}
             else:
                 known = {job.id: job for job in jobs.list()}
+            return {run.id: self._judge(run, record, known.get(record.submission_id)) for run, record in group}
         except RayUnreachableError as error:
             return {run.id: _unreached(run, record, error) for run, record in group}
         except AirError:
             return {run.id: Liveness.UNKNOWN for run, _ in group}
-        return {run.id: self._judge(run, record, known.get(record.submission_id)) for run, record in group}
 
     def _judge(self, run: RunPaths, record: JobRecord, job: RayJob | None) -> Liveness:
         note_answer(run)
