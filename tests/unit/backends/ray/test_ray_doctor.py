@@ -179,7 +179,7 @@ def test_a_cluster_without_tokens_is_open_to_everybody(mode: Any, home: Home, mo
 
 def test_what_a_token_is_exposed_to_is_said(home: Home, token_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token_file.chmod(0o644)
-    found = findings(Cluster(), home, monkeypatch, token_file=token_file, address="http://192.0.2.1:8265")
+    found = findings(Cluster(), home, monkeypatch, token_file=token_file, address="http://10.0.0.9:8265")
     assert found["token file"].hint == f"chmod 600 {token_file}"
     assert found["encryption"].ok is None
     assert "ssh -L 8265:localhost:8265" in str(found["encryption"].hint)
