@@ -96,8 +96,9 @@ def test_a_command_in_the_docs_parses(block: Block) -> None:
         words = split(line)
         if words.first is None or {"-h", "--help"} & set(words.options):
             continue
-        name = next(name for name in (f"{words.first} {' '.join(words.after[:1])}", words.first) if name in COMMANDS)
-        rest = words.after[1:] if " " in name else words.after
+        typed = (words.first, *words.after)
+        length = next(length for length in (3, 2, 1) if " ".join(typed[:length]) in COMMANDS)
+        name, rest = " ".join(typed[:length]), typed[length:]
         command = load(name)
         rest = rest[1:] if command.noun and rest[:1] == (command.noun,) else rest
         command.parser().read([*words.before, *rest])

@@ -60,7 +60,7 @@ def ready_page(view: RunView, state: ClusterState, *, profile: str | None = None
         ("driver", f"air ray exec{flag} -- python train.py"),
         ("client", f"ray://{state.client}"),
         ("jobs", _jobs_words(state)),
-        ("submit", f"air ray exec{flag} -- ray job submit -- python train.py"),
+        ("submit", f"air ray job submit{flag} -- python train.py"),
         ("stop", f"air ray down{name}"),
     ]
     lines = [f"Ray cluster ready at {state.address}     {totals(state)}"]

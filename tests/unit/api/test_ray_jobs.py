@@ -183,7 +183,7 @@ def test_a_folder_is_sent_once_and_stands_by_its_address(made: MadeJobs, tmp_pat
     assert (first[0].uploaded, second[0].uploaded, first[0].uri == second[0].uri) == (True, False, True)
 
 
-@pytest.mark.parametrize("code", ["s3://bucket/code.zip", "local:///opt/code", "gcs://_ray_pkg_1.zip"])
+@pytest.mark.parametrize("code", ["s3://bucket/code.zip", "local:///code", "gcs://_ray_pkg_1.zip"])
 def test_an_address_is_left_as_it_is(made: MadeJobs, code: str) -> None:
     assert sent(made, {"working_dir": code, "py_modules": [code]}) == {"working_dir": code, "py_modules": [code]}
 

@@ -113,7 +113,7 @@ def test_a_conda_environment_in_a_file_is_read_and_a_name_is_kept(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("code", "expected"), [("s3://b/c.zip", True), ("local:///opt/code", True), (".", False), ("/a:b", False)]
+    ("code", "expected"), [("s3://b/c.zip", True), ("local:///code", True), (".", False), ("/a:b", False)]
 )
 def test_an_address_is_told_from_a_path(code: str, expected: bool) -> None:
     assert is_address(code) is expected

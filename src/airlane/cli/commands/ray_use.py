@@ -113,7 +113,7 @@ COMMANDS = (
         "[options] -- COMMAND...",
         (
             ("air ray exec -- python train.py", "a driver on the head"),
-            ("air ray exec -- ray job submit -- python train.py", "a job, which goes on by itself"),
+            ("air ray exec -- ray memory", "one of Ray's own tools"),
             ("air ray exec --cluster 7k2m9q4d -- bash", "a shell there"),
         ),
         _takes_command,
