@@ -96,7 +96,7 @@ def test_who_watched_may_be_killed_and_the_logs_still_come_home(runs: RayRunsHom
 
 def test_a_run_is_followed_from_another_terminal_while_it_runs(runs: RayRunsHome) -> None:
     run_id = runs.submit("for i in 1 2 3; do echo tick $i; sleep 1; done", nodes=1)
-    done = runs.air("logs", run_id, "--follow")
+    done = runs.air("logs", run_id)
     assert done.stdout.splitlines()[-3:] == ["tick 1", "tick 2", "tick 3"], done.stderr
     assert runs.view(run_id)["status"] == "SUCCESS"
 

@@ -205,14 +205,16 @@ class Agent:
 
 
 def travels(attempt: int, rank: int) -> Callable[[str], bool]:
-    """Which of a node's files go to the supervisor."""
+    """Which of a node's files go to the supervisor: its own, and not those that others have written for all."""
     own = f"attempts/{attempt}/nodes/{rank}."
-    ray = f"attempts/{attempt}/ray/"
+    shared = [f"attempts/{attempt}/ray/start-{rank}.log"]
+    if rank == 0:
+        shared.append(f"attempts/{attempt}/ray/cluster.json")
 
     def chosen(name: str) -> bool:
         if name.startswith(own):
             return name.endswith((".log", ".jsonl", ".json")) and not name.endswith(".order.json")
-        return name.startswith(ray) and name.endswith((".log", "/cluster.json"))
+        return name in shared
 
     return chosen
 

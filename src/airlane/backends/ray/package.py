@@ -67,7 +67,7 @@ class Package:
         text = io.BytesIO()
         with tarfile.open(fileobj=text, mode="w") as archive:
             paths = self.paths
-            for file in (paths.record, paths.command, paths.parameters, paths.secrets):
+            for file in (paths.record, paths.command, paths.parameters, paths.secrets, paths.events):
                 if file.exists():
                     _add_member(archive, str(file.relative_to(self.home.root)), file.read_bytes())
             if self.record.tracking_uri is None:

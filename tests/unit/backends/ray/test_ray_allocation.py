@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airlane.backends.base import Waiting
+from airlane.backends.ray.agent import travels
 from airlane.backends.ray.allocation import REPLACEMENT_S, Parcel, RayAllocation
 from airlane.backends.ray.door import AgentLostError, Demand
 from airlane.errors import BackendError, CapacityError, NodeFailedError
@@ -233,3 +234,14 @@ def test_an_allocation_that_was_never_asked_for_is_released_without_a_word(paths
     door = MadeDoor(THREE)
     made(paths, door).release()
     assert (door.groups, door.ended) == ([], [])
+
+
+def test_a_node_tells_of_its_own_files_and_of_none_that_another_has_written() -> None:
+    first, second = travels(0, 0), travels(0, 1)
+    for name in ("nodes/1.log", "nodes/1.json", "nodes/1.metrics.jsonl", "ray/start-1.log"):
+        assert second(f"attempts/0/{name}")
+        assert not first(f"attempts/0/{name}")
+    assert first("attempts/0/ray/cluster.json")
+    for name in ("ray/cluster.json", "ray/token", "nodes/1.order.json", "nodes/1.json.next", "code/1/x.log"):
+        assert not second(f"attempts/0/{name}")
+    assert not second("attempts/1/nodes/1.log")
