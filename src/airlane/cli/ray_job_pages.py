@@ -47,7 +47,8 @@ def end_words(job: RayJob) -> str:
         return _first_line(_reason(job)).rstrip(":")
     if job.exit_code < 0:
         return f"ended by {_signal_name(-job.exit_code)}"
-    return f"exited with code {job.exit_code}" + (" (command not found)" if job.exit_code == _NOT_FOUND else "")
+    means = _meaning(job.exit_code)
+    return f"exited with code {job.exit_code}" + (f" ({means})" if means else "")
 
 
 def job_verdict(job: RayJob, look: Look, now: float) -> str:
@@ -170,6 +171,13 @@ def _driver(job: RayJob) -> str | None:
 
 def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
+
+
+def _meaning(code: int) -> str | None:
+    """What a shell means by an exit code that is not the program's own."""
+    if code == _NOT_FOUND:
+        return "command not found"
+    return signal.Signals(code - _BY_SIGNAL).name if code - _BY_SIGNAL in signal.valid_signals() else None
 
 
 def _signal_name(number: int) -> str:

@@ -63,7 +63,9 @@ class Desk:
 
     def started(self, *words: str) -> str:
         """The id of a job that is not waited for."""
-        return str(self.data("ray", "job", "submit", "--no-wait", *_before_words(words))["submission_id"])
+        done = self.submit("--no-wait", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
 
     def typed(self, *words: str) -> Typed:
         """A command that goes on while the test does something else."""
@@ -71,12 +73,6 @@ class Desk:
 
     def with_variables(self, **variables: str) -> Desk:
         return Desk(self.folder, {**self.variables, **variables})
-
-
-def _before_words(words: tuple[str, ...]) -> tuple[str, ...]:
-    """--json stands before the command's own words."""
-    place = words.index("--")
-    return (*words[:place], "--json", *words[place:])
 
 
 @dataclass

@@ -206,6 +206,8 @@ def test_the_cluster_is_named_by_its_address_or_its_name(air: Air, cluster: Made
     [
         (FAILED, 3, "✗ FAILED  after 42s   exited with code 3"),
         (replace(FAILED, exit_code=-9), 137, "✗ FAILED  after 42s   ended by SIGKILL (signal 9)"),
+        (replace(FAILED, exit_code=137), 137, "✗ FAILED  after 42s   exited with code 137 (SIGKILL)"),
+        (replace(FAILED, exit_code=255), 255, "✗ FAILED  after 42s   exited with code 255"),
         (replace(FAILED, exit_code=127), 127, "✗ FAILED  after 42s   exited with code 127 (command not found)"),
         (replace(SUCCEEDED, state=JobState.STOPPED, exit_code=None), 1, "! STOPPED  after 42s"),
         (NEVER_RAN, 1, "✗ FAILED  after 10s   runtime_env setup failed: pip\n  no such package: einopz"),
