@@ -165,11 +165,12 @@ class Planner:
 
     def _ask_backend(self, record: RunRecord) -> tuple[tuple[str, ...], str | None, AirError | None]:
         compute = Compute(record.nodes, record.accelerators_per_node, record.accelerator_type, record.simulate)
+        found: str | None = None
         try:
             found = self.backend.check_environment(record)
             return self.backend.check(compute), found, None
         except (CapacityError, ConfigError, BackendError) as refusal:
-            return (refusal.message,), None, refusal
+            return (refusal.message,), found, refusal
 
     def _record(
         self,

@@ -29,11 +29,7 @@ EXIT_NO_RUN = 78
 
 def main(arguments: list[str]) -> int:
     """Supervise the run of a folder; the exit code is what the scheduler shows of it."""
-    return supervise_folder(RunPaths(Path(arguments[1])))
-
-
-def supervise_folder(paths: RunPaths) -> int:
-    """Supervise the run of a folder, unless it has ended or another supervisor has it; returns the exit code."""
+    paths = RunPaths(Path(arguments[1]))
     record = codec.read(RunRecord, paths.record)
     if record is None:
         print(f"airlane: {paths.root} on {os.uname().nodename} holds no run", file=sys.stderr)  # noqa: T201

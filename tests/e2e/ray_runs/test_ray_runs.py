@@ -138,7 +138,7 @@ def test_a_secret_reaches_the_command_and_is_found_nowhere_else(runs: RayRunsHom
     commands = [pid for pid in all_pids() if raw in _file(f"/proc/{pid}/environ")]
     assert commands, "the command does not have it"
     assert not [pid for pid in all_pids() if raw in _file(f"/proc/{pid}/cmdline")]
-    asked = Dashboard(runs.lab.url, runs.lab.token)
+    asked = Dashboard(runs.lab.url, runs.lab.token, timeout_s=60)
     for path in (
         f"/api/jobs/air-{run_id}",
         "/api/jobs/",
@@ -152,6 +152,11 @@ def test_a_secret_reaches_the_command_and_is_found_nowhere_else(runs: RayRunsHom
     runs.ended(run_id)
     for folder in (runs.folder(run_id), runs.lab.sessions):
         assert [path for path in folder.rglob("*") if path.is_file() and raw in _file(str(path))] == []
+
+
+def _supervises(pid: int, run_id: str) -> bool:
+    line = _file(f"/proc/{pid}/cmdline")
+    return b"airlane.supervise.batch" in line and run_id.encode() in line
 
 
 def _file(path: str) -> bytes:
@@ -186,7 +191,7 @@ def test_dependencies_are_there_for_the_command_though_the_cluster_lacks_them(ru
 def test_a_driver_that_is_killed_leaves_nothing_and_is_named(runs: RayRunsHome) -> None:
     run_id = runs.submit("echo up; exec sleep 600")
     runs.await_log(run_id, "up")
-    (driver,) = [pid for pid in all_pids() if f"boot.py\0{run_id}".encode() in _file(f"/proc/{pid}/cmdline")]
+    (driver,) = [pid for pid in all_pids() if _supervises(pid, run_id)]
     os.kill(driver, signal.SIGKILL)
     view = runs.ended(run_id, within_s=60)
     assert (view["status"], view["cause"]["kind"]) == ("FAILED", "supervisor_lost")

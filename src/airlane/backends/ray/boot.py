@@ -11,6 +11,7 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 KIT, RUN, CODE = "kit.tar.gz", "run.tar", "code.tar.gz"
 BELOW_THE_SESSION = "/runtime_resources/"
@@ -35,8 +36,8 @@ def unpack(here: Path, own: Path) -> None:
         (here / CODE).rename(own / CODE)
 
 
-def main(arguments: list[str]) -> int:
-    """Supervise the run; returns the exit code."""
+def main(arguments: list[str]) -> NoReturn:
+    """Become the run's supervisor."""
     os.umask(0o077)
     run_id, here = arguments[1], Path(__file__).resolve().parent
     own = session_folder(here) / f"air-{run_id}" / "driver"
@@ -45,13 +46,12 @@ def main(arguments: list[str]) -> int:
     except BaseException:
         shutil.rmtree(own, ignore_errors=True)
         raise
-    sys.path.insert(0, str(own / "kit"))
-    from airlane.store.paths import RunPaths
-    from airlane.supervise.batch import supervise_folder
-
     (folder,) = (own / "home").glob(f"runs/*/{run_id}")
-    return supervise_folder(RunPaths(folder))
+    before = os.environ.get("PYTHONPATH")
+    path = str(own / "kit") + (os.pathsep + before if before else "")
+    supervisor = [sys.executable, "-m", "airlane.supervise.batch", str(folder)]
+    os.execve(sys.executable, supervisor, {**os.environ, "PYTHONPATH": path})  # noqa: S606
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    main(sys.argv)
