@@ -1,0 +1,64 @@
+"""The training example on a Ray cluster that is there already: the file as it is, on one node and on two."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from house.repository import ROOT
+
+from .conftest import AIR, RayRunsHome, wait_until
+
+EXAMPLE = ROOT / "examples" / "ray-train" / "train.yaml"
+
+
+def losses(said: str) -> list[float]:
+    return [float(loss) for loss in re.findall(r"^step +\d+/\d+  loss ([\d.]+)", said, re.MULTILINE)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_training_example_learns_on_two_nodes_and_each_node_is_read_live_and_after(runs: RayRunsHome) -> None:
+    """Fewer steps than in the file: enough to see that the loss falls."""
+    changes = ["compute.num_accelerators=4", "parameters.steps=30"]
+    watching = runs.start("run", "-f", str(EXAMPLE), "--watch", "--override", *changes)
+    run_id = _submitted(runs)
+    runs.await_log(run_id, "joined the Ray cluster", node=1, within_s=300)
+    live = subprocess.run(
+        ["timeout", "5", str(AIR), "logs", run_id, "--node", "1"],
+        check=False,
+        env=runs.env,
+        capture_output=True,
+        text=True,
+    )
+    assert "joined the Ray cluster" in live.stdout
+    said = watching.communicate(timeout=600)[0]
+    assert watching.returncode == 0, said
+    found = losses(said)
+    assert found[-1] < found[0]
+    assert runs.view(run_id)["status"] == "SUCCESS"
+    assert "joined the Ray cluster" in runs.air("logs", run_id, "--node", "1").stdout
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_the_training_example_learns_as_it_is(runs: RayRunsHome) -> None:
+    done = runs.air("run", "-f", str(EXAMPLE), "--watch", timeout_s=1500)
+    assert done.returncode == 0, done.stderr
+    found = losses(done.stdout)
+    assert found[-1] < 0.8 * found[0]
+
+
+def _submitted(runs: RayRunsHome) -> str:
+    """The id of the only run, once it is on the cluster."""
+    found: list[Path] = []
+
+    def there() -> bool:
+        found[:] = [path.parents[1] for path in runs.home.glob("runs/*/*/ray/mirror.log")]
+        return bool(found)
+
+    wait_until(there, within_s=120, what="the run is submitted")
+    return found[0].name
