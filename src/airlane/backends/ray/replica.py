@@ -1,7 +1,7 @@
 """A copy of a folder on another machine, kept up by pieces of its files, while both sides may stop at any moment.
 
-Files that grow (*.log, *.jsonl) move by offset, others whole. One that is replaced is told after all that the files
-beside it with the same stem (3.log for 3.json) held when it was read, and the run's last word after all of the run.
+Files that grow (*.log, *.jsonl) move by offset, others whole. One that is replaced is told after what certain others
+held when it was read (see run_files.told_after): a node's record after its log, the end of the run after everything.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from airlane.backends.ray.reading import (
     Identity,
@@ -23,7 +23,7 @@ from airlane.backends.ray.reading import (
     read_piece,
     read_whole,
 )
-from airlane.backends.ray.run_files import grows, is_last_word, may_enter, may_travel
+from airlane.backends.ray.run_files import grows, is_summary, may_enter, may_travel, told_after
 from airlane.errors import StoreError
 from airlane.frozen import frozen
 from airlane.store.disk import SystemDisk, make_private_folder
@@ -61,11 +61,11 @@ class _Version:
 
 @frozen
 class _Held:
-    """A content that waits until other files, by path, are told up to these sizes; the `last` one for all held, too."""
+    """A content that waits for what begins with `after`: other contents, and files that grow up to these `sizes`."""
 
     data: bytes
-    after: Mapping[str, int]
-    last: bool
+    after: tuple[str, ...]
+    sizes: Mapping[str, int]
 
 
 class _Stream:
@@ -115,23 +115,22 @@ class Source:
     def _found_after_reading(self) -> _Found:
         """Hold what is fresh, and find what was written before it."""
         found = self._walk()
-        fresh = self._fresh(found)
-        if any(self._held[path].last for path in fresh):
-            found = self._walk()  # other records that came before the last word are read now, if not already
-            fresh += self._fresh(found)
+        fresh = [path for path in found if is_summary(path) and self._is_fresh(path, found[path])]
+        if fresh:
+            found = self._walk()  # what it sums up was written before it, and is read after it
+        fresh += [path for path in found if not is_summary(path) and self._is_fresh(path, found[path])]
         if fresh:
             found = self._walk()
             growing = sorted(filter(grows, found))
             for path in fresh:
-                self._hold_back(path, growing, found)
+                held = self._held[path]
+                before = {name for begins in held.after for name in _beginning(begins, growing)}
+                self._held[path] = replace(held, sizes={name: found[name].st_size for name in before})
         return found
 
     def _walk(self) -> _Found:
         files = plain_files(self._root, may_enter)
         return {path: status for path, status in files if may_travel(path) and self._travels(path)}
-
-    def _fresh(self, found: _Found) -> list[str]:
-        return [path for path, status in found.items() if self._is_fresh(path, status)]
 
     def _is_fresh(self, path: str, status: os.stat_result) -> bool:
         """Whether a small file that is replaced has another content than the last time; that is held then."""
@@ -149,15 +148,8 @@ class Source:
         if known is not None and known.digest == digest:
             return False
         self._streams.pop(path, None)
-        self._held[path] = _Held(content.data, {}, last=is_last_word(path, content.data))
+        self._held[path] = _Held(content.data, told_after(path, content.data), {})
         return True
-
-    def _hold_back(self, path: str, growing: list[str], found: _Found) -> None:
-        """Find what is to be told before a file that was read before `found`."""
-        held = self._held[path]
-        if not held.last:
-            growing = list(_with_stem(f"{path.removesuffix(PurePosixPath(path).suffix)}.", growing))
-        self._held[path] = replace(held, after={name: found[name].st_size for name in growing})
 
     def _pieces(self, found: _Found, limit_bytes: int) -> Iterator[Frame]:
         """What the streams have gained, a fair share of each. What cannot be read is taken out of `found`."""
@@ -204,21 +196,22 @@ class Source:
     def _released(self, found: _Found, room_bytes: int) -> Iterator[Frame]:
         """The held contents that need not wait any longer; one at least, however little room there is."""
         released = 0
-        for path, held in sorted(self._held.items(), key=lambda item: item[1].last):
-            if not self._told(held.after, found) or (held.last and len(self._held) > 1):
+        for path in sorted(self._held, key=is_summary):
+            held = self._held[path]
+            if not self._is_next(path, found):
                 continue
             if released and released + len(held.data) > room_bytes:
                 return
             released += len(held.data)
             yield Frame(path, None, self._held.pop(path).data)
 
-    def _told(self, after: Mapping[str, int], found: _Found) -> bool:
-        """Whether these files are told up to these sizes. One that is gone, or was cut short, has no more to tell."""
-        return all(
-            self._streams[path].offset >= min(size, found[path].st_size)
-            for path, size in after.items()
-            if path in found
-        )
+    def _is_next(self, path: str, found: _Found) -> bool:
+        """Whether all is told that comes before it. What is gone, or was cut short, has no more to tell."""
+        held = self._held[path]
+        if any(other.startswith(held.after) for other in self._held if other != path):
+            return False
+        sizes = ((name, min(size, found[name].st_size)) for name, size in held.sizes.items() if name in found)
+        return all(self._streams[name].offset >= size for name, size in sizes)
 
 
 def _is_stream(path: str, status: os.stat_result) -> bool:
@@ -230,10 +223,10 @@ def _stream_file(path: str) -> Callable[[os.stat_result], Identity]:
     return inode if grows(path) else identity
 
 
-def _with_stem(stem: str, names: list[str]) -> Iterator[str]:
-    """The names, sorted, that begin with it."""
-    for index in range(bisect_left(names, stem), len(names)):
-        if not names[index].startswith(stem):
+def _beginning(begins: str, names: list[str]) -> Iterator[str]:
+    """Those of the sorted names that begin so."""
+    for index in range(bisect_left(names, begins), len(names)):
+        if not names[index].startswith(begins):
             return
         yield names[index]
 

@@ -1,10 +1,10 @@
-"""Which files of a run folder travel between machines, which of them grow, and which one tells of the end."""
+"""Which files of a run folder travel between machines, which of them grow, and which must be told before others."""
 
 from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from airlane.store.paths import RunPaths
 from airlane.store.states import State
@@ -44,13 +44,24 @@ def grows(path: str) -> bool:
     return path.endswith((".log", ".jsonl"))
 
 
-def is_last_word(path: str, content: bytes) -> bool:
-    """Whether this tells that the run, or its attempt, has ended: who reads it looks for nothing more of that."""
-    if path != _STATUS:
-        return False
+def is_summary(path: str) -> bool:
+    """Whether it says what others say at length: it is read before them, and told after them."""
+    return path == _STATUS
+
+
+def told_after(path: str, content: bytes) -> tuple[str, ...]:
+    """How the paths begin of what must be told before this.
+
+    Of a node's record, that is what else the node wrote; of the run's status, all of the attempts that have ended, and
+    all of the run once it has: who reads it looks for nothing more of them.
+    """
+    if not is_summary(path):
+        return (f"{path.removesuffix(PurePosixPath(path).suffix)}.",)
     try:
         fields = json.loads(content)
-        attempts = fields["attempts"]
-        return State(fields["state"]).terminal or bool(attempts and attempts[-1]["ended_at"] is not None)
+        if State(fields["state"]).terminal:
+            return ("",)
+        ended = [attempt["number"] for attempt in fields["attempts"] if attempt["ended_at"] is not None]
     except (ValueError, TypeError, KeyError):
-        return False
+        return ()
+    return tuple(f"attempts/{number}/" for number in ended)

@@ -19,8 +19,11 @@ from .made_cluster import files_of
 
 MUCH = 1 << 30
 LOG, RECORD = "attempts/0/nodes/0.log", "attempts/0/nodes/0.json"
-OVER = json.dumps({"state": "SUCCESS"}).encode()
-GOING = json.dumps({"state": "RUNNING"}).encode()
+OVER = json.dumps({"state": "SUCCESS", "attempts": [{"number": 0, "ended_at": 5.0}]}).encode()
+GOING = json.dumps({"state": "RUNNING", "attempts": [{"number": 0, "ended_at": None}]}).encode()
+AGAIN = json.dumps(
+    {"state": "RUNNING", "attempts": [{"number": 0, "ended_at": 5.0}, {"number": 1, "ended_at": None}]}
+).encode()
 
 
 @pytest.fixture
@@ -179,6 +182,28 @@ def test_the_end_of_the_run_comes_after_every_log_and_every_record(here: Path) -
         seen += paths_of(frames)
     assert seen[-1] == "status.json"
     assert len(set(seen)) == 8
+
+
+def test_the_end_of_an_attempt_comes_after_its_files_and_does_not_wait_for_the_next_one(here: Path) -> None:
+    source = Source(here)
+    write(here, "status.json", AGAIN)
+    write(here, RECORD, b"{}")
+    append(here, LOG, b"x" * 3000)
+    append(here, "attempts/1/nodes/0.log", b"y" * 1_000_000)
+    seen: list[str] = []
+    while "status.json" not in seen:
+        frames = source.changes(1000)
+        seen += paths_of(frames)
+        assert frames
+    assert seen.count(LOG) > 3
+    assert seen.index(RECORD) > seen.index(LOG)
+    assert source.changes(1000)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"state": "NEW"}', b'{"state": "RUNNING"}'])
+def test_a_status_that_cannot_be_understood_is_told_all_the_same(here: Path, content: bytes) -> None:
+    write(here, "status.json", content)
+    assert Source(here).changes(MUCH) == (Frame("status.json", None, content),)
 
 
 def test_a_record_written_while_the_end_of_the_run_is_read_comes_before_it(here: Path) -> None:
