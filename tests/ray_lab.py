@@ -28,8 +28,9 @@ _LOOPBACK = "127.0.0.1"
 _NOT_INHERITED = ("AIR_", "MLFLOW_", "RAY_", "CUDA_", "SLURM_")
 _OBJECT_STORE_BYTES = 100 << 20
 _READY_S = 180.0
-# `ray start` gives a node 30 s to register, whatever else the machine does, and then fails with these words.
-_TOO_SLOW = "timed out during startup"
+# `ray start` gives a node 30 s to register, and the head as long to answer, whatever else the machine does; then it
+# fails with these words.
+_TOO_SLOW = ("timed out during startup", "No node info found for head node in GCS")
 _MOST_STARTS = 3
 _GONE_S = 10.0
 _MOST_RESTARTS = 4
@@ -284,7 +285,7 @@ class RayLab:
     def _start_again(self, node: int) -> None:
         """Where the machine was too busy. Raises AssertionError for any other reason."""
         was, said = self._nodes[node], self._log(node).read_text(errors="replace")
-        assert _TOO_SLOW in said, f"`ray start` of node {node} has ended:\n{said}"
+        assert any(words in said for words in _TOO_SLOW), f"`ray start` of node {node} has ended:\n{said}"
         assert was.starts < _MOST_STARTS, f"{_MOST_STARTS} times the machine was too busy for node {node}"
         self.kill_node(node)
         shutil.rmtree(self._temp / str(node), ignore_errors=True)
