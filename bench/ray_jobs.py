@@ -64,6 +64,8 @@ def _cluster(env: Mapping[str, str]) -> Iterator[tuple[Path, dict[str, str]]]:
 
 
 def _answer(env: Mapping[str, str], *words: str) -> dict[str, Any]:
-    done = subprocess.run([AIR, *words, "--json"], env=dict(env), stdout=subprocess.PIPE, check=True)
+    done = subprocess.run([AIR, *words, "--json"], env=dict(env), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"air {' '.join(words)} ended with code {done.returncode}: {done.stderr}")
     answer: dict[str, Any] = json.loads(done.stdout)["data"]
     return answer
