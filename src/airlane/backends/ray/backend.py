@@ -24,6 +24,7 @@ from airlane.backends.ray.liveness import Watcher
 from airlane.backends.ray.options import checkpoints_folder, read_options
 from airlane.errors import AirError, BackendError, RayUnreachableError, StoreError
 from airlane.spec.profiles import NO_TRACKING
+from airlane.store.disk import make_private_folder
 from airlane.store.paths import Home, RunPaths
 from airlane.store.records import RunRecord
 from airlane.store.runs import NewRun
@@ -89,36 +90,45 @@ class RayBackend(Backend):
         from airlane.backends.ray.mirror import ensure_mirror
 
         cluster, dashboard = self._reach()
-        record = JobRecord(
-            url=cluster.url,
-            token_file=str(cluster.token_file) if cluster.token_file is not None else None,
-            submission_id=f"air-{run.record.id}",
-            name=f"air-{run.record.id}",
-            submitted_at=time.time(),
-            head=self._head(dashboard),
-        )
+        head = self._head(dashboard)
+        uri = f"gcs://_ray_pkg_air_{run.record.id}.zip"
         try:
+            make_private_folder(RayFiles(run.paths).root)
+            self._bring(run, uri, dashboard)
+            record = JobRecord(
+                url=cluster.url,
+                token_file=str(cluster.token_file) if cluster.token_file is not None else None,
+                submission_id=f"air-{run.record.id}",
+                name=f"air-{run.record.id}",
+                submitted_at=time.time(),
+                head=head,
+            )
+            # Not before all that may take long: from here on, whoever looks must assume that there will be a job.
             write_job(run.paths, record, token=cluster.token)
-            self._hand_over(run, record, dashboard)
+            self._start(run, record, uri, dashboard)
         except OSError as error:
             raise StoreError(f"could not write {run.paths.root}: {error.strerror}", hint="free some space") from error
         os.close(run.lock)  # what tells whether this run lives is Ray
         ensure_mirror(run.paths)
 
-    def _hand_over(self, run: NewRun, record: JobRecord, dashboard: Dashboard) -> None:
+    def _bring(self, run: NewRun, uri: str, dashboard: Dashboard) -> None:
+        """Give the cluster the run's package. Raises OSError."""
         from airlane.backends.ray.package import Package
-        from airlane.cluster.jobs import JobRequest, Jobs
+        from airlane.cluster.jobs import Jobs
 
-        jobs, file = Jobs(dashboard), RayFiles(run.paths).package
-        uri = f"gcs://_ray_pkg_air_{run.record.id}.zip"
+        file = RayFiles(run.paths).package
         try:
             Package(run.record, run.paths, self._home, _login(run.record)).write(file)
-            jobs.upload(uri, file)
+            Jobs(dashboard).upload(uri, file)
             run.paths.secrets.unlink(missing_ok=True)
         finally:
             file.unlink(missing_ok=True)
+
+    def _start(self, run: NewRun, record: JobRecord, uri: str, dashboard: Dashboard) -> None:
+        from airlane.cluster.jobs import JobRequest, Jobs
+
         patience_s = run.record.limits.stop_grace_s + _FAREWELL_S
-        jobs.submit(
+        Jobs(dashboard).submit(
             JobRequest(
                 entrypoint=f"exec sh start.sh {run.record.id}",
                 submission_id=record.submission_id,

@@ -15,8 +15,8 @@ from airlane.store import codec
 from airlane.store.disk import SystemDisk, make_private_folder, read_bytes
 from airlane.store.paths import RunPaths
 
-# A run is submitted within this; what its cluster does not know after it was never a job, or is one no more.
-LONGEST_SUBMISSION_S = 120.0
+# A cluster knows a job within this of the request; what it does not know then was never a job, or is one no more.
+LONGEST_SUBMISSION_S = 60.0
 _LOOK_EVERY_S = 0.05
 
 
@@ -75,9 +75,10 @@ class RayFiles:
 
 @frozen
 class JobRecord:
-    """The run's Ray job. `name` is that of its outbox; without a `token_file`, the token is in the run's own.
+    """The run's Ray job, written just before it is asked for.
 
-    `head` is the address of the cluster's head as the cluster itself has it, which `url` may reach through a tunnel.
+    `name` is that of its outbox; without a `token_file`, the token is in the run's own. `head` is the address of the
+    cluster's head as the cluster itself has it, which `url` may reach through a tunnel.
     """
 
     url: str

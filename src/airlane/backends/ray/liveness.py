@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ORPHANS_S = 6.0
 _GONE = "the Ray cluster at {url} is gone: nothing answers there any more"
 _NEVER = "the run did not reach the Ray cluster at {url}: whoever submitted it was ended before"
+_NEVER_SENT = "the run did not reach a Ray cluster: whoever submitted it was ended before"
 _FORGOTTEN = "the Ray cluster at {url} does not know the run's job: was it started anew?"
 
 
@@ -77,8 +78,8 @@ class Watcher:
 
     def _judge(self, run: RunPaths, record: JobRecord, job: RayJob | None) -> Liveness:
         note_answer(run)
-        if job is None and is_held(run.lock) is not False:
-            return Liveness.UNKNOWN  # it is being submitted
+        if job is None and (is_held(run.lock) is not False or _may_be_on_its_way(run, record)):
+            return Liveness.UNKNOWN
         job = job or self._ask_again(run, record)
         self._jobs[run.id] = job
         if job is None:
@@ -120,7 +121,7 @@ class Watcher:
         """How the job of a run ended whose supervisor did not say so."""
         record = read_job(run)
         if record is None:
-            return None
+            return Interruption(CauseKind.SUPERVISOR_LOST, _NEVER_SENT, hint=f"air rerun {run.id}")
         if run.id not in self._jobs:
             words = _GONE if is_gone(run, record) else None
             kind = CauseKind.NODE_FAILED
@@ -140,14 +141,15 @@ class Watcher:
 
 
 def _without_a_job(run: RunPaths) -> Liveness:
-    """It is being submitted, or its submitter died in between: then its lock is free, for longer than that takes."""
-    try:
-        age_s = time.time() - run.record.stat().st_mtime
-    except OSError:
-        return Liveness.UNKNOWN
-    if age_s < LONGEST_SUBMISSION_S or is_held(run.lock) is not False:
+    """It is being submitted, or its submitter died in between: then its lock is free, and nobody submits it."""
+    if is_held(run.lock) is not False or read_job(run) is not None:  # it was submitted between two looks
         return Liveness.UNKNOWN
     return Liveness.DEAD
+
+
+def _may_be_on_its_way(run: RunPaths, record: JobRecord) -> bool:
+    """Whether the cluster may only now take in a job whose submitter died: then it would run, and nobody would know."""
+    return not run.status.exists() and time.time() - record.submitted_at < LONGEST_SUBMISSION_S
 
 
 def _unreached(run: RunPaths, record: JobRecord, error: RayUnreachableError) -> Liveness:
