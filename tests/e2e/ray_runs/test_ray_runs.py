@@ -12,8 +12,7 @@ import pytest
 
 from airlane.cluster.rest import Dashboard
 from airlane.launch.processes import all_pids, environment_text
-
-from .conftest import RayRunsHome, wait_until
+from ray_runs_home import RayRunsHome, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

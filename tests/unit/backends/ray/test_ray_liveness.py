@@ -11,7 +11,7 @@ import pytest
 
 from airlane.backends.base import Liveness
 from airlane.backends.ray import liveness
-from airlane.backends.ray.ledger import LONGEST_SUBMISSION_S, JobRecord, RayFiles, write_job
+from airlane.backends.ray.ledger import LONGEST_SUBMISSION_S, JobRecord, RayFiles, read_job, write_job
 from airlane.backends.ray.liveness import ORPHANS_S, Watcher
 from airlane.backends.ray.silence import GONE_ELSEWHERE_S
 from airlane.cluster.jobs import JobState, RayJob
@@ -114,7 +114,7 @@ def test_a_run_that_is_submitted_between_two_looks_is_not_called_dead(
 ) -> None:
     run = submitted(tmp_path)
     first_look = iter([None])
-    monkeypatch.setattr(liveness, "read_job", lambda run, real=liveness.read_job: next(first_look, real(run)))
+    monkeypatch.setattr(liveness, "read_job", lambda run: next(first_look, read_job(run)))
     assert look(run, AssertionError("nobody is to be asked"))[0] is Liveness.UNKNOWN
 
 
@@ -217,7 +217,7 @@ def test_how_a_job_ended_is_told_when_its_supervisor_did_not(
 
 def test_what_a_dead_driver_left_has_time_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     naps: list[float] = []
-    monkeypatch.setattr(liveness.time, "sleep", naps.append)
+    monkeypatch.setattr(time, "sleep", naps.append)
     run = submitted(tmp_path)
     _, watcher = look(run, job(JobState.FAILED, ended_at=time.time() - 1))
     watcher.sweep(run)
