@@ -19,7 +19,7 @@ from recipes.megatron.overrides import UnfitError, assignments, nearest, overrid
 
 RECIPES = {"deepseek_v2_lite": "recipes.megatron.deepseek_v2_lite"}
 PROGRAM = "python -m recipes.megatron"
-LAUNCHED = "torchrun --nnodes 2 --nproc-per-node 8 ... -m recipes.megatron"
+LAUNCHED = "air-ranks -m recipes.megatron"
 MORE = "bridge."  # before a setting of Megatron Bridge's that the recipe has no name for
 USAGE = f"""\
 {LAUNCHED} RECIPE [--FLAG VALUE ...] [SECTION.SETTING=VALUE ...]

@@ -22,6 +22,11 @@ class Layout:
     written: RunPaths
     launch: Path
 
+    @property
+    def programs(self) -> Path:
+        """The folder of what a command may call of ours: air-ranks."""
+        return self.launch.parent / "ranks" / "bin"
+
 
 def lay_out(paths: RunPaths, attempt: int, place: NodePlace) -> Layout:
     """The layout of a node; what one without a share in the run folder needs of it is written, to be sent there.

@@ -47,14 +47,18 @@ def lay_out_ray(
     )
     _write(folder / TOKEN, token)
     _write(folder / SETTINGS, settings.to_json())
-    _write(folder / NODE_SCRIPT, node_script(layout.launch / _NODE_MAIN, seen / SETTINGS))
+    _write(folder / NODE_SCRIPT, node_script(layout.launch / _NODE_MAIN, seen / SETTINGS, layout.programs))
     return seen / NODE_SCRIPT
 
 
-def node_script(main: Path, settings: Path) -> str:
-    """What bash runs on every node: the Python of the environment or the image, whatever it is called."""
+def node_script(main: Path, settings: Path, programs: Path) -> str:
+    """What bash runs on every node: the Python of the environment or the image, whatever it is called.
+
+    An image has its own PATH, and only from within can our programs be added to it.
+    """
     return (
         "# This node's part of the run's Ray cluster. Node 0 runs command.sh in it, once all nodes have joined.\n"
+        f'export PATH="$PATH":{shlex.quote(str(programs))}\n'
         "python=$(command -v python3 || command -v python) ||\n"
         "  { echo 'Ray cluster failed: there is no Python in the environment'; exit 127; }\n"
         f'exec "$python" -I -S {shlex.quote(str(main))} {shlex.quote(str(settings))}\n'

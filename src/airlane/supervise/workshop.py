@@ -135,7 +135,7 @@ class RunWorkshop:
             code=str(code),
             master=master,
             tracked=tracked,
-            environment_variables=self._environment_variables(place),
+            environment_variables=self._environment_variables(place, layout),
         )
         return Order(
             run_id=record.id,
@@ -173,7 +173,13 @@ class RunWorkshop:
         tracking = tracked.login_file if tracked is not None else None
         return tuple(file for file in (own, tracking) if file is not None)
 
-    def _environment_variables(self, place: NodePlace) -> dict[str, str]:
+    def _environment_variables(self, place: NodePlace, layout: Layout) -> dict[str, str]:
+        inside = self._inside(place)
+        if self._image is None:
+            inside["PATH"] += f"{os.pathsep}{layout.programs}"
+        return inside
+
+    def _inside(self, place: NodePlace) -> dict[str, str]:
         if place.home is not None:
             inside = {"PATH": place.home.path}
             return inside | ({"VIRTUAL_ENV": place.home.virtual_env} if place.home.virtual_env is not None else {})

@@ -104,7 +104,7 @@ def test_a_process_that_is_no_rank_says_how_ranks_are_started(
     assert main(["deepseek_v2_lite"]) == 2
     assert capsys.readouterr().err == (
         "This process is no rank of a training: RANK is not set\n"
-        "Start it with: torchrun --nnodes 2 --nproc-per-node 8 ... -m recipes.megatron deepseek_v2_lite\n"
+        "Start it with: air-ranks -m recipes.megatron deepseek_v2_lite\n"
     )
 
 
@@ -166,7 +166,7 @@ def test_a_recipe_that_cannot_be_found_is_told_apart_from_one_that_is_broken(
 
 def test_the_recipe_comes_first_and_help_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--print-config", "deepseek_v2_lite"]) == 2
-    assert capsys.readouterr().err.startswith("The name of a recipe has to come first\ntorchrun --nnodes 2")
+    assert capsys.readouterr().err.startswith("The name of a recipe has to come first\nair-ranks -m recipes.megatron")
     with pytest.raises(SystemExit) as caught:
         main(["--help"])
     assert caught.value.code == 0
@@ -185,7 +185,7 @@ def test_commands_that_are_shown_are_understood_with_the_recipe_of_the_guide(fil
     [program] = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     (mine / "small.py").write_text(program, encoding="utf-8")
     text = file.read_text(encoding="utf-8").replace("\\\n", " ")
-    commands = re.findall(r"^ *(?:torchrun|python) .*-m recipes\.megatron (\w.*)$", text, re.MULTILINE)
+    commands = re.findall(r"^ *(?:command: )?(?:air-ranks|python) -m recipes\.megatron (\w.*)$", text, re.MULTILINE)
     assert commands
     for command in commands:
         name, *words = shlex.split(command, comments=True)

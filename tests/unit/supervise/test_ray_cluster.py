@@ -86,7 +86,7 @@ def test_a_node_offers_what_the_run_was_given(
 def test_the_script_of_a_node_finds_python_by_either_name_and_says_when_there_is_none(tmp_path: Path) -> None:
     main, settings = tmp_path / "it's main.py", tmp_path / "the settings"
     script = tmp_path / "node.sh"
-    script.write_text(node_script(main, settings))
+    script.write_text(node_script(main, settings, tmp_path / "our programs"))
     strict = ["/bin/bash", "-euo", "pipefail", str(script)]
     for name in ("python3", "python"):
         folder = tmp_path / name

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from airlane import environment, snapshot
-from airlane.backends.base import NodePlace
+from airlane.backends.base import NodeHome, NodePlace
 from airlane.environment import BuiltEnvironment, EnvironmentPlan
 from airlane.errors import AirError, EnvironmentBuildError, SnapshotError
 from airlane.launch.order_file import read_order
 from airlane.snapshot.model import CodeRequest
 from airlane.store.paths import Home, RunPaths
-from airlane.store.records import EnvironmentRecord, RunRecord, SnapshotRecord
+from airlane.store.records import EnvironmentRecord, RayRecord, RunRecord, SnapshotRecord
 from airlane.supervise.workshop import RunWorkshop
 from airlane.tracking.tracker import TrackedRun
 
@@ -282,3 +282,50 @@ def test_secrets_that_cannot_be_removed_now_do_not_keep_the_run_from_its_end(
     monkeypatch.setattr(Path, "unlink", refuse)
     workshop.close(run_ends=True)
     assert paths.secrets.exists()
+
+
+def test_a_command_finds_our_programs_after_those_of_its_environment(home: Home, paths: RunPaths) -> None:
+    order = ready_workshop(record(), paths, home).orders(0, PLACES, 1, None)[0]
+    last = Path(order.env["PATH"].split(os.pathsep)[-1])
+    assert os.access(last / "air-ranks", os.X_OK)
+
+
+def apart(place: NodePlace) -> NodePlace:
+    """The same node with a disk, an environment and our programs of its own."""
+    there = Path(f"/{place.host}")
+    own = NodeHome(there / "7k2m9q4d", Path("/fsx/checkpoints"), there / "kit/airlane/launch", "/env/bin", "/env")
+    return replace(place, home=own)
+
+
+@pytest.mark.parametrize("ray", [False, True])
+def test_a_node_with_a_disk_of_its_own_is_told_of_its_own_paths_and_sent_the_files_there(
+    home: Home, paths: RunPaths, *, ray: bool
+) -> None:
+    paths.command.write_text("python train.py")
+    paths.parameters.write_text("a: 1")
+    cluster = RayRecord(num_cpus=None, object_store_bytes=None, ready_timeout_s=60.0, public=False)
+    made = record(has_parameters=True, ray=cluster if ray else None)
+    workshop = RunWorkshop(made, paths, home, None)
+    workshop.begin()
+    assert workshop.ready()
+    orders = workshop.orders(0, [apart(place) for place in PLACES], 20_123, None)
+    for place, order in zip(PLACES, orders, strict=True):
+        there = f"/{place.host}/7k2m9q4d"
+        files = (order.command_file, order.log_file, order.record_file, order.metrics_file, order.working_folder)
+        assert all(str(file).startswith(f"{there}/") for file in files)
+        assert order.env["HYPERPARAMETERS_PATH"] == f"{there}/parameters.yaml"
+        assert order.env["AIR_CHECKPOINT_DIR"] == "/fsx/checkpoints"
+        assert order.env["VIRTUAL_ENV"] == "/env"
+        assert order.env["PATH"] == f"/env/bin{os.pathsep}/{place.host}/kit/airlane/ranks/bin"
+        assert str(home.root) not in order.to_json()
+        sent = paths.sent(attempt=0, node=place.node)
+        assert (sent / "command.sh").read_text() == "python train.py"
+        if ray:
+            text = (sent / "attempts/0/ray/settings.json").read_text()
+            assert f"{there}/attempts/0/ray" in text
+            assert str(home.root) not in text
+    if ray:
+        tokens = {(paths.sent(attempt=0, node=node) / "attempts/0/ray/token").read_text() for node in (0, 1)}
+        assert len(tokens) == 1, "the nodes of one cluster have one token"
+    workshop.clean(0)
+    assert not paths.sent(attempt=0, node=0).exists()
