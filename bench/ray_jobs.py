@@ -22,7 +22,7 @@ _NOTE = "within half of Ray's; most of what is left is the start of a job, which
 def rows(folder: Path) -> Iterator[Row]:
     """The first line, and the whole command; each from the same runs."""
     env = environment(folder / "home")
-    with _cluster(env) as (ray, variables):
+    with cluster(env) as (ray, variables):
         settings = {**env, **variables}
         commands = {"air": (AIR, "ray", *_ECHO), "ray": (ray, *_ECHO)}
         for command in commands.values():
@@ -53,7 +53,7 @@ def _both_s(command: Sequence[str | Path], env: Mapping[str, str]) -> tuple[floa
 
 
 @contextmanager
-def _cluster(env: Mapping[str, str]) -> Iterator[tuple[Path, dict[str, str]]]:
+def cluster(env: Mapping[str, str]) -> Iterator[tuple[Path, dict[str, str]]]:
     """A cluster on this machine, Ray's own command, and the variables that lead both there."""
     up = _answer(env, "ray", "up", "--cpus-per-node", "2")
     try:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from timing import Row
 
-GROUPS = ("startup", "first_line", "slurm", "ray_jobs", "listing", "snapshot", "following")
+GROUPS = ("startup", "first_line", "slurm", "ray_jobs", "ranks", "listing", "snapshot", "following")
 
 
 def main() -> int:

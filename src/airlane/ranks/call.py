@@ -17,8 +17,9 @@ def main(folder: str) -> None:
         paths, function = pickle.load(file)  # noqa: S301 - the launcher's own words
         sys.path += [path for path in paths if path not in sys.path and os.path.isdir(path)]
         call = pickle.loads(function)  # noqa: S301
-    sys.excepthook = show_error
     import ray.cloudpickle  # type: ignore[import-not-found,unused-ignore]
+
+    sys.excepthook = show_error  # Ray has set its own
 
     result = ray.cloudpickle.dumps(call())
     with open(os.path.join(folder, "result.pickle"), "wb") as file:
@@ -29,7 +30,7 @@ def show_error(kind: type[BaseException], error: BaseException, trace: Traceback
     """The traceback of the function, without the lines that called it."""
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
-    sys.__excepthook__(kind, error, trace)
+    sys.__excepthook__(kind, error.with_traceback(trace), trace)
 
 
 if __name__ == "__main__":

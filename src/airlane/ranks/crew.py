@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ _FOLLOW_S = 2.0
 _SILENCE_S = 30.0
 _SEATED_S = 120.0
 _STEP_S = 0.5
-_REASON = "The actor died because "
+_REASON = re.compile(r"The actor (?:died|is dead) because ([^.\n]+)")
 
 
 @dataclass(frozen=True)
@@ -194,10 +195,14 @@ class Crew:
 
 
 def why_lost(kind: str, text: str) -> str:
-    """What Ray says of an actor that is gone, in few words."""
+    """What Ray says of an actor that is gone, in few words. Source: what Ray 2.60 says when each of them is killed."""
     if kind == "ActorUnavailableError":
         return "its Ray worker does not answer"
-    if "node has died" in text:
+    if kind == "OutOfMemoryError" or "OUT_OF_MEMORY" in text:
+        return "Ray killed its worker, because the node ran out of memory"
+    reason = _REASON.search(text)
+    if reason is None:
+        return f"Ray: {kind}"
+    if "node has died" in reason[1]:
         return "its node has died"
-    reasons = [line.strip() for line in text.splitlines() if _REASON in line]
-    return f"its Ray worker has died ({reasons[0].partition(_REASON)[2].rstrip('.')})" if reasons else f"Ray: {kind}"
+    return "its Ray worker has died" if "worker process" in reason[1] else f"Ray ended its worker ({reason[1]})"

@@ -15,7 +15,6 @@ _SIGNALED = 128
 NOT_STARTED = 127
 # A node is missed some seconds after it has gone, and by then other ranks have failed for want of it.
 _MISSED_AFTER_S = 5.0
-_MISSED_TOGETHER_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,7 @@ def first_failure(ends: Iterable[RankEnd]) -> RankEnd | None:
     if not own:
         return None
     missed = [end for end in own if end.lost is not None and end.at_s <= own[0].at_s + _MISSED_AFTER_S]
-    together = [end for end in missed if end.at_s <= missed[0].at_s + _MISSED_TOGETHER_S]
-    return min(together, key=lambda end: end.rank, default=own[0])
+    return min(missed, key=lambda end: end.rank, default=own[0])
 
 
 def folded(ends: Iterable[RankEnd], first: RankEnd) -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from airlane.ranks.crew import why_lost
 from airlane.ranks.ends import RankEnd, first_failure, folded
 
 from .made import ended
@@ -60,3 +63,29 @@ def test_what_followed_is_folded_into_a_line_each() -> None:
 
 def test_a_rank_that_was_alone_leaves_nothing_to_fold() -> None:
     assert folded([ended(0, 1.0)], ended(0, 1.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "words"),
+    [
+        ("ActorUnavailableError", "The actor 1a is unavailable: RPC", "its Ray worker does not answer"),
+        (
+            "ActorDiedError",
+            "died.\n\tpid: 1\nThe actor died because its node has died. Node Id: 7",
+            "its node has died",
+        ),
+        (
+            "ActorDiedError",
+            "x\nThe actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR",
+            "its Ray worker has died",
+        ),
+        (
+            "ActorDiedError",
+            "The actor is dead because its worker process has died. Worker exit type: NODE_OUT_OF_MEMORY",
+            "Ray killed its worker, because the node ran out of memory",
+        ),
+        ("SomethingNew", "", "Ray: SomethingNew"),
+    ],
+)
+def test_what_ray_says_of_a_lost_seat_is_told_in_few_words(kind: str, text: str, words: str) -> None:
+    assert why_lost(kind, text) == words
