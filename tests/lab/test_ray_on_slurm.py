@@ -97,6 +97,8 @@ def test_a_cluster_is_reached_in_three_ways_with_its_token_alone_and_leaves_noth
     assert "cpus 3" in output(start(driver, on_head, worker))
     assert "cpus 3" in output(start(driver, from_here, None))
     assert "cpus 3" in runs.air("ray", "exec", "-p", "lab", "--", *submit, timeout_s=COMMAND_S).stdout
+    job = runs.air("ray", "job", "submit", "-p", "lab", "--", "python", "-c", f"{DRIVER}; exit(3)", timeout_s=COMMAND_S)
+    assert (job.returncode, "cpus 3" in job.stdout) == (3, True), job.stderr
 
     wrong = tmp_path / "token"
     wrong.write_text("0" * len(Path(token).read_text()))
