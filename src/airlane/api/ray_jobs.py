@@ -135,12 +135,12 @@ class RayJobs:
         """
         asked = asked_for(request) if request is not None else {}
         why = functools.partial(self.why, asked=asked)
-        return JobFollower(self._jobs, job_id, why=why, known_bytes=known_bytes).updates()
+        return JobFollower(self._jobs, job_id, why=why, gone=self._reached.ended, known_bytes=known_bytes).updates()
 
     def why(self, job: RayJob, asked: Mapping[str, float]) -> str | None:
         """What a job waits for; None where the cluster does not say."""
         with contextlib.suppress(AirError):
-            return waiting_words(job, asked, self._dashboard.get_json(USAGE) if asked else None)
+            return waiting_words(job, asked, self._dashboard.get_json(USAGE))
         return None
 
     def find(self, name: str) -> RayJob:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from airlane.cluster.find import RayCluster, find_cluster
 from airlane.cluster.rest import Dashboard
-from airlane.errors import ArgumentError, BackendError, NotFoundError
+from airlane.errors import AirError, ArgumentError, BackendError, NotFoundError
 from airlane.frozen import frozen
 
 if TYPE_CHECKING:
@@ -36,12 +37,16 @@ class JobTarget:
 
 @frozen
 class Reached:
-    """A cluster that was found: its dashboard, who named it, and whether it adds nodes by itself."""
+    """A cluster that was found: its dashboard, who named it, and whether it adds nodes by itself.
+
+    `ended` says of one of ours that it has ended; of others nobody knows.
+    """
 
     dashboard: Dashboard
     where: str
     again: str
     grows: bool = False
+    ended: Callable[[], AirError | None] | None = None
 
 
 def reach(client: Client, target: JobTarget, env: Mapping[str, str], ways: contextlib.ExitStack) -> Reached:
@@ -58,7 +63,7 @@ def reach(client: Client, target: JobTarget, env: Mapping[str, str], ways: conte
         raise ArgumentError("--address and --cluster exclude each other", hint="air ray job list --cluster NAME")
     ours = _Ours(client, ways)
     if target.cluster is not None:
-        return _reached(ours(target.cluster), target, ours.called)
+        return _reached(ours(target.cluster), target, ours)
     address, token_file, grows = target.address, None, False
     if client.profile.backend == "ray" and (target.profile is not None or address is None):
         from airlane.backends.ray.options import read_options
@@ -66,7 +71,7 @@ def reach(client: Client, target: JobTarget, env: Mapping[str, str], ways: conte
         options = read_options(client.profile.options)
         address, token_file, grows = address or options.address, options.token_file, options.autoscales
     elif target.profile is not None and address is None:
-        return _reached(ours(None), target, ours.called)
+        return _reached(ours(None), target, ours)
     try:
         found = find_cluster(address=address, token_file=token_file, env=env, named=ours)
     except NotFoundError as error:
@@ -74,13 +79,14 @@ def reach(client: Client, target: JobTarget, env: Mapping[str, str], ways: conte
             raise
         hint = "--address http://HEAD:8265, or export RAY_API_SERVER_ADDRESS=http://HEAD:8265\nair ray up starts one"
         raise NotFoundError(error.message, hint=hint) from error
-    return _reached(found, target, ours.called, grows=grows)
+    return _reached(found, target, ours, grows=grows)
 
 
-def _reached(cluster: RayCluster | None, target: JobTarget, called: str | None, *, grows: bool = False) -> Reached:
+def _reached(cluster: RayCluster | None, target: JobTarget, ours: _Ours, *, grows: bool = False) -> Reached:
     if cluster is None:
         raise NotFoundError("there is no Ray cluster", hint="air ray up")
-    return Reached(Dashboard(cluster.url, cluster.token, called=called), cluster.where, target.again, grows)
+    dashboard = Dashboard(cluster.url, cluster.token, called=ours.called)
+    return Reached(dashboard, cluster.where, target.again, grows, ours.ended)
 
 
 class _Ours:
@@ -89,6 +95,7 @@ class _Ours:
     def __init__(self, client: Client, ways: contextlib.ExitStack) -> None:
         self._client, self._ways = client, ways
         self.called: str | None = None
+        self.ended: Callable[[], AirError | None] | None = None
 
     def __call__(self, name: str | None) -> RayCluster | None:
         if name is None and not self._client.clusters.list():
@@ -113,5 +120,13 @@ class _Ours:
             if isinstance(tunnel, RelayTunnel):
                 threading.Thread(target=tunnel.serve, name="relay", daemon=True).start()
             url, self.called = f"http://{LOOPBACK}:{port}", f"the dashboard of cluster {cluster.id} on {dashboard.host}"
+        self.ended = functools.partial(_why_ended, cluster)
         where = f"cluster {cluster.id}"
         return RayCluster(url, token, where, str(dashboard.token_file), dashboard.token_file)
+
+
+def _why_ended(cluster: Cluster) -> AirError | None:
+    state = cluster.run.view().state
+    if not state.terminal:
+        return None
+    return NotFoundError(f"the cluster of run {cluster.id} has ended ({state})", hint=f"air get {cluster.id}")

@@ -86,7 +86,7 @@ class Reader(Protocol):
 class JobFollower:
     """One job, from now to its end. `why` says what a job waits for that has not started.
 
-    Of its log, the first `known_bytes` are not told.
+    `gone` says why a cluster that does not answer never will again. Of the log, the first `known_bytes` are not told.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class JobFollower:
         submission_id: str,
         *,
         why: Callable[[RayJob], str | None] | None = None,
+        gone: Callable[[], AirError | None] | None = None,
         known_bytes: int = 0,
         reader: Callable[[Jobs, RayJob, int], Reader] = LogReader,
         now: Callable[[], float] = time.monotonic,
@@ -103,6 +104,7 @@ class JobFollower:
         self._jobs, self._id = jobs, submission_id
         self._why, self._why_at = why, now() + _WHY_AFTER_S
         self._reason_told: str | None = None
+        self._gone = gone
         self._make_reader = reader
         self._reader: Reader | None = None
         self._now, self._wait = now, wait
@@ -116,7 +118,7 @@ class JobFollower:
         """Every update until the job has ended and its log is told to its end.
 
         Raises:
-            NotFoundError: the cluster does not know the job, or no longer.
+            NotFoundError: the cluster does not know the job, or no longer; or it is gone itself.
             RayUnreachableError: the cluster has not answered for five minutes.
         """
         try:
@@ -140,13 +142,10 @@ class JobFollower:
             try:
                 job = self._jobs.get(self._id)
             except (RayUnreachableError, RayAnswerError) as error:
-                if lost_at is None and _may_pass(error):
+                self._give_up(error, lost_at)
+                if lost_at is None:
                     lost_at = self._now()
-                    yield ConnectionLost(error)
-                    if self._reader is not None:
-                        self._reader.reconnect()
-                elif lost_at is None or self._now() - lost_at > PATIENCE_S:
-                    raise
+                    yield from self._lost(error)
             else:
                 if lost_at is not None:
                     lost_at = None
@@ -161,6 +160,19 @@ class JobFollower:
                     )
             yield from self._output(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    def _give_up(self, error: RayUnreachableError | RayAnswerError, lost_at: float | None) -> None:
+        """Raise where asking again is of no use, or has not been of any for long."""
+        if not _may_pass(error) or (lost_at is not None and self._now() - lost_at > PATIENCE_S):
+            raise error
+        reason = self._gone() if self._gone is not None else None
+        if reason is not None:
+            raise reason from error
+
+    def _lost(self, error: AirError) -> Iterator[Update]:
+        yield ConnectionLost(error)
+        if self._reader is not None:
+            self._reader.reconnect()
 
     def _seen(self, job: RayJob) -> Iterator[Update]:
         if job != self._job:

@@ -45,13 +45,17 @@ def check_capacity(asked: Mapping[str, float], rows: Sequence[Mapping[str, Any]]
 
 
 def waiting_words(job: RayJob, asked: Mapping[str, float], usage: Any) -> str:
-    """Why a job is PENDING; `usage` is the answer of /api/cluster_status, of whatever form."""
+    """Why a job is PENDING; `usage` is the answer of /api/cluster_status, of whatever form.
+
+    What another submitted is not known to have asked for anything: then all that waits is told.
+    """
     if asked and (free := _free(usage)) and not any(_holds(node, _camel_cased(asked)) for node in free):
         most = {name: max(node.get(_camel(name), 0.0) for node in free) for name in asked}
         return f"waits for a node with {amounts_words(asked)} free; the most free on one: {amounts_words(most)}"
     if job.has_runtime_env:
         return "sets up the runtime environment"
-    return "starts"
+    waiting = [] if asked else _demands(usage)
+    return f"starts, or waits for resources: {'; '.join(map(amounts_words, waiting))}" if waiting else "starts"
 
 
 def amounts_words(amounts: Mapping[str, float]) -> str:
@@ -76,6 +80,15 @@ def _free(usage: Any) -> list[dict[str, float]]:
     try:
         nodes = usage["data"]["clusterStatus"]["loadMetricsReport"]["usageByNode"].values()
         return [{name: float(total) - float(used) for name, (used, total) in node.items()} for node in nodes]
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return []
+
+
+def _demands(usage: Any) -> list[dict[str, float]]:
+    """What waits on the cluster for resources, of whatever job; nothing where the answer cannot be read."""
+    try:
+        demand = usage["data"]["clusterStatus"]["loadMetricsReport"]["resourceDemand"]
+        return [{name: float(amount) for name, amount in shape.items()} for shape, _ in demand]
     except (KeyError, TypeError, AttributeError, ValueError):
         return []
 

@@ -15,6 +15,7 @@ from airlane.api.clusters import Dashboard
 from airlane.api.ray_target import JobTarget, Reached, reach
 from airlane.errors import ArgumentError, BackendError, ConfigError, NotFoundError
 from airlane.spec.profiles import Profile
+from airlane.store.states import State
 
 
 @dataclass
@@ -22,6 +23,14 @@ class MadeCluster:
     id: str
     token_file: Path
     relay: tuple[str, ...] = ()
+    state: State = State.RUNNING
+
+    @property
+    def run(self) -> MadeCluster:
+        return self
+
+    def view(self) -> MadeCluster:
+        return self
 
     def dashboard(self) -> Dashboard:
         return Dashboard("gpu-b16", "127.0.0.1:28265", self.token_file, self.relay)
@@ -119,6 +128,16 @@ def test_a_cluster_of_ours_is_found_by_its_name_whatever_rays_variables_say(toke
     assert (found.dashboard.url, found.where, found.again) == ("http://127.0.0.1:28265", "cluster b", " --cluster b")
     with pytest.raises(NotFoundError):
         reached(client, JobTarget(cluster="c"))
+
+
+def test_of_a_cluster_of_ours_it_is_known_whether_it_has_ended(token_file: Path) -> None:
+    cluster = MadeCluster("7k2m", token_file)
+    found = reached(MadeClient(running=[cluster]), JobTarget())
+    assert found.ended is not None
+    assert found.ended() is None
+    cluster.state = State.CANCELED
+    assert str(found.ended()) == "the cluster of run 7k2m has ended (CANCELED)"
+    assert reached(MadeClient(), JobTarget(address="http://h:1")).ended is None
 
 
 def test_a_profile_of_another_backend_means_the_cluster_there(token_file: Path) -> None:

@@ -200,6 +200,21 @@ def test_a_cluster_that_stays_away_is_given_up_after_minutes() -> None:
     assert PATIENCE_S < world.clock < PATIENCE_S + 10
 
 
+def test_a_cluster_that_is_known_to_be_gone_is_not_waited_for() -> None:
+    world = World([RUNNING, AWAY])
+    follower = JobFollower(
+        cast("Jobs", MadeJobs(world)),
+        "j",
+        gone=lambda: NotFoundError("the cluster of run 7k2m has ended"),
+        reader=lambda _jobs, _job, _known: world,
+        now=world.now,
+        wait=world.wait,
+    )
+    with pytest.raises(NotFoundError, match="7k2m has ended"):
+        list(follower.updates())
+    assert world.clock < 1
+
+
 def test_one_answer_without_the_job_is_no_evidence_and_three_are() -> None:
     assert states(follow(World([RUNNING, None, None, DONE]))) == [JobState.RUNNING, JobState.SUCCEEDED]
     with pytest.raises(NotFoundError, match="no longer knows job j"):

@@ -93,6 +93,14 @@ def test_an_answer_that_cannot_be_read_is_no_reason_to_fail(answer: Any) -> None
     assert waiting_words(PENDING, {"CPU": 1.0}, answer) == "starts"
 
 
+def test_of_a_job_that_another_submitted_all_that_waits_is_told() -> None:
+    answer = {
+        "data": {"clusterStatus": {"loadMetricsReport": {"resourceDemand": [[{"GPU": 8.0}, 1], [{"CPU": 1.0}, 3]]}}}
+    }
+    assert waiting_words(PENDING, {}, answer) == "starts, or waits for resources: 8 GPUs; 1 CPU"
+    assert waiting_words(PENDING, {"CPU": 1.0}, answer) == "starts"
+
+
 def test_a_runtime_environment_takes_its_time() -> None:
     job = RayJob("j", None, JobState.PENDING, has_runtime_env=True)
     assert waiting_words(job, {}, None) == "sets up the runtime environment"
