@@ -46,7 +46,8 @@ class Agent:
         self._attempt = attempt
         self._node_id = ray.get_runtime_context().get_node_id()
         self._base = session_folder() / f"air-{run_id}" / self._node_id[:12]
-        self._root = self._base / run_id
+        self._own = self._base / str(attempt)  # another attempt may begin before this one's last process has ended
+        self._root = self._own / run_id
         self._rank = 0
         self._pid: int | None = None
         self._ticks: int | None = None
@@ -55,13 +56,22 @@ class Agent:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self._base.parent).chmod(0o700)
         self._unpack_kit(kit)
+        self._life = self._leave_nothing()
 
     def _unpack_kit(self, kit: bytes) -> None:
-        folder = self._base / _KIT
+        folder = self._own / _KIT
         shutil.rmtree(folder, ignore_errors=True)
         with tarfile.open(fileobj=io.BytesIO(kit), mode="r:gz") as archive:
             archive.extractall(folder, filter="data")
         sys.path.insert(0, str(folder))
+
+    def _leave_nothing(self) -> int:
+        """Have everything removed when this actor is gone, whatever ends it: when what is returned is closed."""
+        reading, writing = os.pipe()
+        script = self._own / _KIT / "airlane" / "backends" / "ray" / "after.sh"
+        subprocess.run(["/bin/sh", str(script), str(self._own)], check=True, stdin=reading, start_new_session=True)
+        os.close(reading)
+        return writing
 
     def hello(self) -> dict[str, Any]:
         """What the supervisor must know of this node before it can give an order."""
@@ -78,7 +88,8 @@ class Agent:
             "port": free_port(address),
             "devices": _devices(),
             "root": str(self._root),
-            "launch": str(self._base / _KIT / "airlane" / "launch"),
+            "checkpoints": str(self._base),
+            "launch": str(self._own / _KIT / "airlane" / "launch"),
             "path": f"{bin_folder}{os.pathsep}{os.environ.get('PATH') or os.defpath}",
             "virtual_env": sys.prefix if sys.prefix != sys.base_prefix else None,
         }
@@ -119,7 +130,7 @@ class Agent:
         if not code:
             make_private_folder(folder)
             return
-        archive = self._base / "code.tar.gz"
+        archive = self._own / "code.tar.gz"
         _write(archive, code)
         try:
             snapshot.unpack(archive, folder.parent)
@@ -129,7 +140,7 @@ class Agent:
     def _spawn(self, order: Path) -> None:
         from airlane.launch.processes import start_ticks
 
-        main = self._base / _KIT / "airlane" / "launch" / "__main__.py"
+        main = self._own / _KIT / "airlane" / "launch" / "__main__.py"
         reading, self._stdin = os.pipe()
         env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
         mask = signal.pthread_sigmask(signal.SIG_SETMASK, ())  # Ray blocks SIGINT in its workers
@@ -147,6 +158,7 @@ class Agent:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(reading)
         self._pid = int(done.stdout)
+        os.write(self._life, b"%d\n" % self._pid)  # it ends what it has started before anything is removed
         self._ticks = start_ticks(self._pid)
 
     def news(self, patience_s: float) -> tuple[list[tuple[str, int | None, bytes]], bool]:
@@ -196,10 +208,8 @@ class Agent:
     def close(self) -> None:
         """Leave nothing on this node but what the command saved."""
         self.kill()
-        for name in (_PRIVATE, "attempts"):
-            shutil.rmtree(self._root / name, ignore_errors=True)
-        shutil.rmtree(self._base / _KIT, ignore_errors=True)
-        for folder in (self._root, self._base, self._base.parent):
+        shutil.rmtree(self._own, ignore_errors=True)
+        for folder in (self._base, self._base.parent):
             with contextlib.suppress(OSError):  # checkpoints are in it
                 folder.rmdir()
 

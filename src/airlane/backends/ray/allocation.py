@@ -190,10 +190,9 @@ class RayAllocation(Allocation):
             self._members.append(_Member(agent, node, said["port"], self._place(rank, said)))
 
     def _place(self, rank: int, said: Mapping[str, Any]) -> NodePlace:
-        root = Path(said["root"])
         home = NodeHome(
-            root=root,
-            checkpoints=checkpoints_folder(self._parcel.storage, root, self._run.id),
+            root=Path(said["root"]),
+            checkpoints=checkpoints_folder(self._parcel.storage, Path(said["checkpoints"]), self._run.id),
             launch=Path(said["launch"]),
             path=said["path"],
             virtual_env=said["virtual_env"],

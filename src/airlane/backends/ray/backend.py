@@ -82,8 +82,9 @@ class RayBackend(Backend):
         return check_environment(run, dashboard)
 
     def planned_home(self, run: RunRecord) -> NodeHome | None:
-        root = Path("<Ray's session>") / f"air-{run.id}" / "<node>" / run.id
-        return NodeHome(root, checkpoints_folder(self._options.storage, root, run.id), Path("<node>"), "")
+        own = Path("<Ray's session>") / f"air-{run.id}" / "<node>"
+        root = own / "0" / run.id
+        return NodeHome(root, checkpoints_folder(self._options.storage, own, run.id), Path("<node>"), "")
 
     def submit(self, run: NewRun, supervise: Callable[[], None], *, ready: bool) -> None:
         del supervise, ready  # the supervisor is the job's driver, and its environment is there

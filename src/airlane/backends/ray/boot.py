@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -36,11 +37,21 @@ def unpack(here: Path, own: Path) -> None:
         (here / CODE).rename(own / CODE)
 
 
+def leave_nothing(here: Path, own: Path) -> None:
+    """Have everything removed when this process is gone, and what it becomes, whatever ends it."""
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    line = ["/bin/sh", str(here / "after.sh"), str(own), *(str(here / name) for name in (RUN, KIT, CODE))]
+    subprocess.run(line, check=True, stdin=reading, start_new_session=True)
+    os.close(reading)
+
+
 def main(arguments: list[str]) -> NoReturn:
     """Become the run's supervisor."""
     os.umask(0o077)
     run_id, here = arguments[1], Path(__file__).resolve().parent
     own = session_folder(here) / f"air-{run_id}" / "driver"
+    leave_nothing(here, own)
     try:
         unpack(here, own)
     except BaseException:

@@ -50,9 +50,9 @@ class RayOptions:
         return self.accelerators.get(accelerator_model, accelerator_model)
 
 
-def checkpoints_folder(storage: Path | None, root: Path, run_id: str) -> Path:
-    """Where a run's checkpoints go: into the shared folder, or into the run's own (`root`) on each node."""
-    return (storage / run_id if storage is not None else root) / "checkpoints"
+def checkpoints_folder(storage: Path | None, own: Path, run_id: str) -> Path:
+    """Where a run's checkpoints go: into the shared folder, or into the run's `own` on each node."""
+    return (storage / run_id if storage is not None else own) / "checkpoints"
 
 
 def read_options(options: Mapping[str, Any]) -> RayOptions:

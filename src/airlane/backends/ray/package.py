@@ -28,7 +28,7 @@ KIT, RUN, CODE = "kit.tar.gz", "run.tar", "code.tar.gz"
 TRACKING_LOGIN = "tracking.json"
 _COPY_BYTES = 1 << 20
 _PRIVATE = 0o600
-_BESIDE = ("start.sh", "boot.py")
+_BESIDE = ("start.sh", "boot.py", "after.sh")
 _OF_THE_SERVER = ("server.json", "login.json")
 
 

@@ -45,9 +45,9 @@ class MadeJobs:
         self.stopped.append(submission_id)
         return True
 
-    def log(self, job: RayJob) -> list[bytes]:
+    def log(self, job: RayJob) -> tuple[bytes, ...]:
         del job
-        return [b"what the supervisor said"]
+        return (b"what the supervisor said",)
 
 
 class MadeWatcher(Watcher):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import stat
 import subprocess
 import tarfile
+import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -74,7 +76,7 @@ def test_everything_in_the_package_is_for_its_owner_alone(home: Home, tmp_path: 
     assert stat.S_IMODE((tmp_path / "p.zip").stat().st_mode) == 0o600
     folder = unzipped(tmp_path / "p.zip", tmp_path / "there")
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
-    assert {path.name for path in folder.iterdir()} == {"boot.py", "start.sh", "kit.tar.gz", "run.tar"}
+    assert {path.name for path in folder.iterdir()} == {"boot.py", "start.sh", "after.sh", "kit.tar.gz", "run.tar"}
 
 
 def test_the_first_program_puts_the_run_in_place_and_leaves_no_secret_where_ray_unpacked(
@@ -189,3 +191,45 @@ def test_the_script_takes_the_first_python_that_has_ray(tmp_path: Path) -> None:
     line = ["/bin/sh", str(script), "7k2m9q4d"]
     done = subprocess.run(line, check=False, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "boot.py 7k2m9q4d\n")
+
+
+def after(folder: Path, *files: Path) -> int:
+    """Start what removes them; the open end of its stdin."""
+    reading, writing = os.pipe()
+    script = Path(boot.__file__).with_name("after.sh")
+    subprocess.run(["sh", str(script), str(folder), *map(str, files)], check=True, stdin=reading, timeout=10)
+    os.close(reading)
+    return writing
+
+
+def await_removal(path: Path) -> None:
+    deadline = time.monotonic() + 10
+    while path.exists():
+        assert time.monotonic() < deadline, f"{path} is still there"
+        time.sleep(0.01)
+
+
+def test_what_a_run_leaves_is_removed_when_its_process_is_gone_and_the_process_that_it_started(tmp_path: Path) -> None:
+    own, file = tmp_path / "air-run" / "a 'node' ünïcode" / "0", tmp_path / "package" / "run.tar"
+    for path in (own / "run" / "log", file):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    with subprocess.Popen(["sleep", "600"]) as started:
+        life = after(own, file)
+        os.write(life, b"%d\n" % started.pid)
+        os.close(life)
+        with pytest.raises(subprocess.TimeoutExpired):
+            started.wait(0.3)
+        assert own.exists(), "what it has started may still need it"
+        started.kill()
+    await_removal(tmp_path / "air-run")
+    assert list((tmp_path / "package").iterdir()) == []
+
+
+def test_checkpoints_stay_when_everything_else_of_a_node_is_removed(tmp_path: Path) -> None:
+    own = tmp_path / "air-run" / "node" / "0"
+    own.mkdir(parents=True)
+    (own.parent / "checkpoints").mkdir()
+    os.close(after(own))
+    await_removal(own)
+    assert (own.parent / "checkpoints").is_dir()
