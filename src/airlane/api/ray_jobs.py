@@ -20,7 +20,7 @@ from airlane.cluster.job_log import RayWords
 from airlane.cluster.job_waiting import asked_for, check_capacity, waiting_words
 from airlane.cluster.jobs import JobRequest, Jobs, JobState, RayJob
 from airlane.cluster.status import NODES, USAGE
-from airlane.errors import AirError, ArgumentError, NotFoundError
+from airlane.errors import AirError, ArgumentError, BackendError, NotFoundError
 from airlane.frozen import frozen
 from airlane.logs.tail import whole_lines
 from airlane.spec.suggest import did_you_mean
@@ -228,7 +228,11 @@ class RayJobs:
         return job
 
     def _node_rows(self) -> Sequence[Mapping[str, Any]]:
-        rows: list[dict[str, Any]] = self._dashboard.get_json(NODES)["data"]["result"]["result"]
+        answer = self._dashboard.get_json(NODES)
+        try:
+            rows: list[dict[str, Any]] = answer["data"]["result"]["result"]
+        except (KeyError, TypeError) as error:
+            raise BackendError(f"{self.url} answers with a list of nodes that cannot be read") from error
         return rows
 
 

@@ -37,13 +37,12 @@ class JobTarget:
 
 @frozen
 class Reached:
-    """A cluster that was found: its dashboard, who named it, and whether it adds nodes by itself.
+    """A cluster that was found: its dashboard, how to name it again, and whether it adds nodes by itself.
 
     `ended` says of one of ours that it has ended; of others nobody knows.
     """
 
     dashboard: Dashboard
-    where: str
     again: str
     grows: bool = False
     ended: Callable[[], AirError | None] | None = None
@@ -86,7 +85,7 @@ def _reached(cluster: RayCluster | None, target: JobTarget, ours: _Ours, *, grow
     if cluster is None:
         raise NotFoundError("there is no Ray cluster", hint="air ray up")
     dashboard = Dashboard(cluster.url, cluster.token, called=ours.called)
-    return Reached(dashboard, cluster.where, target.again, grows, ours.ended)
+    return Reached(dashboard, target.again, grows, ours.ended)
 
 
 class _Ours:
@@ -121,8 +120,7 @@ class _Ours:
                 threading.Thread(target=tunnel.serve, name="relay", daemon=True).start()
             url, self.called = f"http://{LOOPBACK}:{port}", f"the dashboard of cluster {cluster.id} on {dashboard.host}"
         self.ended = functools.partial(_why_ended, cluster)
-        where = f"cluster {cluster.id}"
-        return RayCluster(url, token, where, str(dashboard.token_file), dashboard.token_file)
+        return RayCluster(url, token, f"cluster {cluster.id}", str(dashboard.token_file), dashboard.token_file)
 
 
 def _why_ended(cluster: Cluster) -> AirError | None:

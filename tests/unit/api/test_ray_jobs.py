@@ -65,7 +65,7 @@ def made() -> MadeJobs:
 
 @pytest.fixture
 def jobs(made: MadeJobs) -> RayJobs:
-    found = RayJobs(Reached(Dashboard("http://head:8265"), "address", " -p ray"), {})
+    found = RayJobs(Reached(Dashboard("http://head:8265"), " -p ray"), {})
     found._jobs = cast("Jobs", made)
     return found
 

@@ -18,6 +18,9 @@ from airlane.spec.profiles import Profile
 from airlane.store.states import State
 
 
+URL = "http://127.0.0.1:28265"
+
+
 @dataclass
 class MadeCluster:
     id: str
@@ -33,7 +36,7 @@ class MadeCluster:
         return self
 
     def dashboard(self) -> Dashboard:
-        return Dashboard("gpu-b16", "127.0.0.1:28265", self.token_file, self.relay)
+        return Dashboard("gpu-b16", URL.removeprefix("http://"), self.token_file, self.relay)
 
 
 @dataclass
@@ -119,13 +122,13 @@ def test_rays_variables_come_before_a_cluster_of_ours(token_file: Path) -> None:
 
 def test_the_only_cluster_of_ours_needs_no_name(token_file: Path) -> None:
     found = reached(MadeClient(running=[MadeCluster("7k2m", token_file)]), JobTarget())
-    assert (found.dashboard.url, header(found)) == ("http://127.0.0.1:28265", "Bearer t0k3n")
+    assert (found.dashboard.url, header(found)) == (URL, "Bearer t0k3n")
 
 
 def test_a_cluster_of_ours_is_found_by_its_name_whatever_rays_variables_say(token_file: Path) -> None:
     client = MadeClient(running=[MadeCluster("a", token_file), MadeCluster("b", token_file)])
     found = reached(client, JobTarget(cluster="b"), RAY_API_SERVER_ADDRESS="http://h:1")
-    assert (found.dashboard.url, found.where, found.again) == ("http://127.0.0.1:28265", "cluster b", " --cluster b")
+    assert (found.dashboard.url, header(found), found.again) == (URL, "Bearer t0k3n", " --cluster b")
     with pytest.raises(NotFoundError):
         reached(client, JobTarget(cluster="c"))
 
@@ -143,7 +146,7 @@ def test_of_a_cluster_of_ours_it_is_known_whether_it_has_ended(token_file: Path)
 def test_a_profile_of_another_backend_means_the_cluster_there(token_file: Path) -> None:
     client = MadeClient(Profile("hpc", backend="slurm"), [MadeCluster("7k2m", token_file)])
     found = reached(client, JobTarget(profile="hpc"), RAY_API_SERVER_ADDRESS="http://h:1")
-    assert (found.where, found.again) == ("cluster 7k2m", " -p hpc")
+    assert (found.dashboard.url, found.again) == (URL, " -p hpc")
     client.running.clear()
     with pytest.raises(NotFoundError, match="there is no Ray cluster"):
         reached(client, JobTarget(profile="hpc"))
