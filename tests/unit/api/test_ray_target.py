@@ -17,7 +17,6 @@ from airlane.errors import ArgumentError, BackendError, ConfigError, NotFoundErr
 from airlane.spec.profiles import Profile
 from airlane.store.states import State
 
-
 URL = "http://127.0.0.1:28265"
 
 
