@@ -209,8 +209,8 @@ class Agent:
         """Leave nothing on this node but what the command saved."""
         self.kill()
         shutil.rmtree(self._own, ignore_errors=True)
-        for folder in (self._base, self._base.parent):
-            with contextlib.suppress(OSError):  # checkpoints are in it
+        for folder in (self._base / "checkpoints", self._base, self._base.parent):
+            with contextlib.suppress(OSError):  # something was saved
                 folder.rmdir()
 
 
