@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # whoever only looks whether there is a mirror must not pay f
     from airlane.cluster.jobs import RayJob
 
 SILENCE_S = 600.0
+SILENCE_AFTER_THE_END_S = 60.0
 # So long after somebody looked at the run, everything is brought in less than a second; later, in a few.
 WATCHED_S = 15.0
 UNWATCHED_PAUSE_S = 3.0
@@ -170,7 +171,9 @@ class Mirror:
             _say(words or "all is well again")
 
     def _is_silent(self) -> bool:
-        return self._clock() - self._heard_at > SILENCE_S
+        """For longer than the cluster is waited for, which is not long once it was decided how the run has ended."""
+        decided = self._run.verdict.exists() or not self._files.job.exists()
+        return self._clock() - self._heard_at > (SILENCE_AFTER_THE_END_S if decided else SILENCE_S)
 
     def _say_that_all_is_here(self) -> None:
         with contextlib.suppress(OSError):

@@ -166,6 +166,13 @@ def test_it_ends_when_the_cluster_has_been_silent_for_long_and_the_run_goes_on(s
     assert SILENCE_S <= scene.elapsed - 100 < SILENCE_S + 20
 
 
+def test_it_does_not_wait_long_for_a_silent_cluster_once_the_run_was_decided(scene: Scene) -> None:
+    scene.cluster.reachable = False
+    scene.script = {100: lambda: scene.run.verdict.write_bytes(b"{}")}
+    scene.mirror().run()
+    assert 100 <= scene.elapsed < 110
+
+
 def test_it_ends_also_when_the_cluster_never_answered(scene: Scene) -> None:
     scene.cluster.reachable = False
     scene.mirror().run()
