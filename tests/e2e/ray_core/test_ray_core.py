@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ray_fixtures import share_environment
 from e2e.ray.conftest import Bench, left_of
+from ray_fixtures import share_environment
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+# What Ray itself remarks, among others on calls that are canceled or never placed.
+REMARK = re.compile(r"(\x1b\[\d+m)?\((raylet|autoscaler)")
 EXAMPLES = Path(__file__).parents[3] / "examples" / "ray-core"
 
 
@@ -35,12 +39,12 @@ class Core:
     client_address: str
 
     def run(self, program: str, *arguments: str) -> list[str]:
-        """The lines that a program prints, as a user runs it after `eval "$(air ray env)"`."""
+        """The lines that a program prints, as a user runs it after `eval "$(air ray env)"`; Ray's remarks left out."""
         line = [str(self.python), str(EXAMPLES / program), *arguments]
         env = {**self.bench.env, **self.variables}
         done = subprocess.run(line, check=False, env=env, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.splitlines()
+        return [line for line in done.stdout.splitlines() if not REMARK.match(line)]
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +65,6 @@ def test_the_tour_and_the_readme_name_every_program() -> None:
     assert set(re.findall(r"\*\*\[(\w+)\.py\]", (EXAMPLES / "README.md").read_text())) == programs
 
 
-pytestmark = [pytest.mark.timeout(400)]
-
-
-@pytest.mark.slow
 def test_a_variable_an_address_and_a_client_lead_to_the_same_cluster(core: Core) -> None:
     lines = core.run("connect.py", core.client_address)
     assert [line[:38] for line in lines] == [
@@ -75,7 +75,6 @@ def test_a_variable_an_address_and_a_client_lead_to_the_same_cluster(core: Core)
     assert {re.sub(r"\d$", "", line[39:]) for line in lines} == {"ran on 127.0.0."}
 
 
-@pytest.mark.slow
 def test_calls_run_side_by_side_and_their_results_are_passed_on(core: Core) -> None:
     at_once, total, parts, spread = core.run("tasks.py")
     assert re.fullmatch(r"6 calls returned after 0\.\d s", at_once)
@@ -84,7 +83,6 @@ def test_calls_run_side_by_side_and_their_results_are_passed_on(core: Core) -> N
     assert spread == "6 spread calls ran on 3 nodes"
 
 
-@pytest.mark.slow
 def test_an_object_is_stored_once_and_read_in_place_on_every_node(core: Core) -> None:
     assert core.run("objects.py") == [
         "8 MB, stored once, read by 6 calls on 3 nodes: {1000000.0}",
@@ -94,7 +92,6 @@ def test_an_object_is_stored_once_and_read_in_place_on_every_node(core: Core) ->
     ]
 
 
-@pytest.mark.slow
 def test_results_come_in_the_order_of_their_completion(core: Core) -> None:
     assert core.run("wait.py") == [
         "started    (3.6, 0.4, 2.0)",
@@ -105,7 +102,6 @@ def test_results_come_in_the_order_of_their_completion(core: Core) -> None:
     ]
 
 
-@pytest.mark.slow
 def test_whole_parts_of_and_made_up_resources_are_counted(core: Core) -> None:
     assert core.run("resources.py") == [
         "a CPU each, on this node       2 fit, on 1 of 3 nodes; one more waits",
@@ -115,9 +111,8 @@ def test_whole_parts_of_and_made_up_resources_are_counted(core: Core) -> None:
     ]
 
 
-@pytest.mark.slow
 def test_killed_processes_are_replaced_as_often_as_was_said(core: Core) -> None:
-    assert core.run("retries.py") == [
+    expected = [
         "killed twice, done at try 3, by 3 processes",
         "an error that may be retried, done at try 2",
         "counted [1, 2, 3]",
@@ -125,9 +120,10 @@ def test_killed_processes_are_replaced_as_often_as_was_said(core: Core) -> None:
         "the actor's process is another: True",
         "killed again: the actor is dead, and every call says so",
     ]
+    # Between them stands the traceback of the error that is retried.
+    assert [line for line in core.run("retries.py") if line in expected] == expected
 
 
-@pytest.mark.slow
 def test_each_call_has_the_variables_and_the_code_that_it_asked_for(core: Core) -> None:
     assert core.run("environments.py") == [
         "variables: ['hello', 'good day', 'hello']",
@@ -136,7 +132,6 @@ def test_each_call_has_the_variables_and_the_code_that_it_asked_for(core: Core) 
     ]
 
 
-@pytest.mark.slow
 def test_an_actor_serves_many_callers_and_is_found_by_name(core: Core) -> None:
     paid, found, fetched, killed = core.run("actors.py")
     assert paid == "5 callers paid in 10 times 1: 50"
@@ -145,7 +140,6 @@ def test_an_actor_serves_many_callers_and_is_found_by_name(core: Core) -> None:
     assert killed == "killed: its calls fail"
 
 
-@pytest.mark.slow
 def test_the_four_strategies_place_bundles_as_they_promise_and_no_better(core: Core) -> None:
     assert core.run("placement_groups.py") == [
         "PACK          2 bundles: on 1 of 3 nodes",
@@ -160,7 +154,6 @@ def test_the_four_strategies_place_bundles_as_they_promise_and_no_better(core: C
     ]
 
 
-@pytest.mark.slow
 def test_a_group_for_each_node_puts_consecutive_ranks_on_the_same_node(core: Core) -> None:
     done = core.bench.air("ray", "exec", "--", "python", str(EXAMPLES / "one_group_per_node.py"))
     assert done.returncode == 0, done.stderr
