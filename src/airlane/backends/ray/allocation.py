@@ -305,7 +305,8 @@ class RayAllocation(Allocation):
         if self._released:
             return
         self._released = True
-        closing = [self._door.call(agent, "close") for agent in self._agents]
+        dead = [self._members[node].agent for node in self._host_failed]  # Ray may not know yet that they cannot answer
+        closing = [self._door.call(agent, "close") for agent in self._agents if agent not in dead]
         for promise in self._door.ready(closing, CLOSE_S, all_of_them=True):
             with contextlib.suppress(BackendError, AgentLostError):  # it is killed next
                 self._door.answer(promise)

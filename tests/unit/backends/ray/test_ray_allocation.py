@@ -207,6 +207,10 @@ def test_an_agent_that_ray_has_lost_is_told_from_a_machine_that_has_failed(paths
     assert not report.agent_alive
     assert report.host_failed is died
     assert report.lost == ("its Ray node died" if died else "its worker was killed")
+    allocation.release()
+    asked = {SORTED.index(door.addresses[agent]) for agent, _ in door.told("close")}
+    assert (1 not in asked) is died, "a machine that has failed would be waited for until Ray notices, too"
+    assert {0, 2} <= asked
 
 
 def test_a_node_lost_before_it_began_is_a_failed_machine(paths: RunPaths) -> None:
