@@ -23,6 +23,7 @@ class MadeCluster:
         self.asked: list[int] = []
         self.reachable = True
         self.node_is_there = True
+        self.does_not_know = 0  # how many times it will say that there is no such job
         self.job: RayJob | None = RayJob(JOB, "01000000", JobState.RUNNING, driver_node_id=NODE)
 
     def get(self, path: str) -> bytes:
@@ -41,7 +42,8 @@ class MadeCluster:
     def job_of(self, submission_id: str) -> RayJob | None:
         self._answer()
         assert submission_id == JOB
-        return self.job
+        self.does_not_know -= 1
+        return None if self.does_not_know >= 0 else self.job
 
     def _answer(self) -> None:
         if not self.reachable:

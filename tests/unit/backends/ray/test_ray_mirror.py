@@ -193,12 +193,10 @@ def test_a_cluster_that_comes_back_in_time_is_followed_on(scene: Scene) -> None:
 
 
 def test_a_job_that_the_cluster_does_not_know_is_over_only_when_that_is_said_twice(scene: Scene) -> None:
-    known = scene.cluster.job
+    def forget(times: int) -> None:
+        scene.cluster.does_not_know = times
 
-    def set_job(job: RayJob | None) -> None:
-        scene.cluster.job = job
-
-    scene.script = {20: lambda: set_job(None), 22: lambda: set_job(known), 200: lambda: set_job(None)}
+    scene.script = {20: lambda: forget(1), 200: lambda: forget(10)}
     scene.mirror().run()
     assert scene.coming() is Coming.CUT_OFF
     assert scene.elapsed > 200

@@ -185,7 +185,7 @@ def test_what_a_full_disk_refuses_is_written_later_in_order(tmp_path: Path) -> N
     log.write_bytes(EVERY_BYTE * 20)
     feed = Feed(Source(here), Outbox(out, "run", part_bytes=2000), limit_bytes=1000)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (900, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (700, before[1]))  # in the middle of a line
     try:
         with pytest.raises(OSError, match=REFUSED):
             move_all(feed)

@@ -206,20 +206,33 @@ def test_a_status_that_cannot_be_understood_is_told_all_the_same(here: Path, con
     assert Source(here).changes(MUCH) == (Frame("status.json", None, content),)
 
 
-def test_a_record_written_while_the_end_of_the_run_is_read_comes_before_it(here: Path) -> None:
+@pytest.mark.parametrize("before", [None, b'{"old": 1}'])
+def test_a_record_written_while_the_end_of_the_run_is_read_comes_before_it(here: Path, before: bytes | None) -> None:
     status = write(here, "status.json", OVER)
-    write(here, RECORD, b'{"old": 1}')
-    calls = 0
+    if before is not None:
+        write(here, RECORD, before)
+    new = iter([b'{"new": 1}'])
 
     def write_the_record_while_the_status_is_read() -> float:
-        nonlocal calls
-        calls += 1
-        if calls <= 2:
-            write(here, RECORD, b'{"new": 1}')
+        for content in new:
+            write(here, RECORD, content)
         return status.stat().st_mtime
 
     frames = Source(here, clock=write_the_record_while_the_status_is_read).changes(MUCH)
-    assert frames[-2:] == (Frame(RECORD, None, b'{"new": 1}'), Frame("status.json", None, OVER))
+    assert frames == (Frame(RECORD, None, b'{"new": 1}'), Frame("status.json", None, OVER))
+
+
+def test_the_end_of_the_run_waits_for_a_record_that_was_written_again(here: Path) -> None:
+    source = Source(here)
+    append(here, LOG, b"x" * 3000)
+    write(here, RECORD, b"{}")
+    write(here, "status.json", OVER)
+    seen = paths_of(source.changes(1000))
+    append(here, LOG, b"x" * 3000)
+    write(here, RECORD, b'{"again": 1}')
+    while frames := source.changes(1000):
+        seen += paths_of(frames)
+    assert seen[-2:] == [RECORD, "status.json"]
 
 
 def test_one_look_moves_about_as_much_as_was_asked_for(here: Path) -> None:
