@@ -39,14 +39,14 @@ class StepsOnRay(RayBackend):
         self._steps = supervise.steps.__name__
         super().submit(run, supervise, ready=ready)
 
-    def _bring(self, run: NewRun, uri: str, dashboard: Dashboard) -> None:
-        del uri, dashboard
+    def _bring(self, run: NewRun, key: bytes, dashboard: Dashboard) -> None:
+        del key, dashboard
         (_own(run.paths) / KIT).write_bytes(kit())
 
-    def _start(self, run: NewRun, record: JobRecord, uri: str, dashboard: Dashboard) -> None:
+    def _start(self, run: NewRun, record: JobRecord, key: bytes, dashboard: Dashboard) -> None:
         from airlane.cluster.jobs import JobRequest, Jobs
 
-        del uri
+        del key
         folders = (Path(airlane.__file__).parents[1], Path(__file__).parents[1])
         Jobs(dashboard).submit(
             JobRequest(

@@ -17,7 +17,8 @@ SECRET = f"sesame-{os.urandom(8).hex()}"
 _GONE_WITHIN_S = 30.0
 _DRIVER = (b"airlane.supervise.batch", b"boot.py")
 _AGENT = b"launch/__main__.py"
-_OF_EVERY_RUN = ("start.sh", "boot.py", "after.sh")
+# What Ray keeps in its cache of packages: nothing of it says anything without a key that is not there.
+_PACKAGE = ("start.sh", "boot.py", "after.sh", "kit.tar.gz", "code.tar.gz", "run.sealed")
 
 
 def assert_nothing_is_left(runs: RayRunsHome, run_id: str) -> None:
@@ -71,8 +72,8 @@ def files_of(lab: RayLab, run_id: str) -> list[Path]:
 
 
 def _may_stay(path: Path) -> bool:
-    """The outbox and Ray's own logs; what the run has saved; and of its package what says nothing of the run."""
-    return bool({"logs", "checkpoints"} & set(path.parts)) or path.name in _OF_EVERY_RUN or path.suffix == ".lock"
+    """The outbox and Ray's own logs; what the run has saved; and its package, which is sealed."""
+    return bool({"logs", "checkpoints"} & set(path.parts)) or path.name in _PACKAGE or path.suffix == ".lock"
 
 
 def files_with(secret: str, *folders: Path) -> list[Path]:

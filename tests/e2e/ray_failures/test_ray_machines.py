@@ -47,6 +47,22 @@ def test_a_run_goes_on_without_a_node_that_hangs_and_nothing_of_it_is_left_there
         runs.lab.wake_raylet(node)
     assert view["status"] == "SUCCESS"
     assert first_end(view) == ("FAILED", "node_failed")
+    import subprocess
+
+    time.sleep(15)
+    print(
+        subprocess.run(
+            "for p in $(pgrep -f ray::Agent); do ps -o pid,ppid,stat,etimes,cmd -p $p; ps -o pid,ppid,stat,etimes,cmd -p $(ps -o ppid= -p $p) | cut -c1-150; done",
+            shell=True,
+            capture_output=True,
+            text=True,
+        ).stdout,
+        runs.lab.state(node),
+    )
+    try:
+        print("raylet", runs.lab.raylet_pid(node))
+    except AssertionError as e:
+        print(e)
     assert_nothing_is_left(runs, run_id)
     runs.lab.wait_until_dead(node, within_s=60)
     runs.lab.add_node()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # what submitting needs, reading a run must not pay for
 
 # Beyond the grace that nodes get to stop, the supervisor takes this to tell the end.
 _FAREWELL_S = 120.0
+_KEY_BYTES = 32
 _STOP_WAIT = "RAY_JOB_STOP_WAIT_TIME_S"
 _LOGIN = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
 
@@ -92,10 +93,10 @@ class RayBackend(Backend):
 
         cluster, dashboard = self._reach()
         head = self._head(dashboard)
-        uri = f"gcs://_ray_pkg_air_{run.record.id}.zip"
+        key = os.urandom(_KEY_BYTES)
         try:
             make_private_folder(RayFiles(run.paths).root)
-            self._bring(run, uri, dashboard)
+            self._bring(run, key, dashboard)
             record = JobRecord(
                 url=cluster.url,
                 token_file=str(cluster.token_file) if cluster.token_file is not None else None,
@@ -106,26 +107,27 @@ class RayBackend(Backend):
             )
             # Not before all that may take long: from here on, whoever looks must assume that there will be a job.
             write_job(run.paths, record, token=cluster.token)
-            self._start(run, record, uri, dashboard)
+            self._start(run, record, key, dashboard)
         except OSError as error:
             raise StoreError(f"could not write {run.paths.root}: {error.strerror}", hint="free some space") from error
         os.close(run.lock)  # what tells whether this run lives is Ray
         ensure_mirror(run.paths)
 
-    def _bring(self, run: NewRun, uri: str, dashboard: Dashboard) -> None:
+    def _bring(self, run: NewRun, key: bytes, dashboard: Dashboard) -> None:
         """Give the cluster the run's package. Raises OSError."""
         from airlane.backends.ray.package import Package
         from airlane.cluster.jobs import Jobs
 
         file = RayFiles(run.paths).package
         try:
-            Package(run.record, run.paths, self._home, _login(run.record)).write(file)
-            Jobs(dashboard).upload(uri, file)
+            Package(run.record, run.paths, self._home, _login(run.record), key).write(file)
+            Jobs(dashboard).upload(_uri(run.record), file)
             run.paths.secrets.unlink(missing_ok=True)
         finally:
             file.unlink(missing_ok=True)
 
-    def _start(self, run: NewRun, record: JobRecord, uri: str, dashboard: Dashboard) -> None:
+    def _start(self, run: NewRun, record: JobRecord, key: bytes, dashboard: Dashboard) -> None:
+        from airlane.backends.ray.boot import KEY
         from airlane.cluster.jobs import JobRequest, Jobs
 
         patience_s = run.record.limits.stop_grace_s + _FAREWELL_S
@@ -133,7 +135,10 @@ class RayBackend(Backend):
             JobRequest(
                 entrypoint=f"exec sh start.sh {run.record.id}",
                 submission_id=record.submission_id,
-                runtime_env={"working_dir": uri, "env_vars": {_STOP_WAIT: f"{patience_s:.0f}"}},
+                runtime_env={
+                    "working_dir": _uri(run.record),
+                    "env_vars": {_STOP_WAIT: f"{patience_s:.0f}", KEY: key.hex()},
+                },
                 metadata={"name": run.record.experiment_name, "air_run_id": run.record.id},
             )
         )
@@ -224,6 +229,11 @@ def _only_there(run: RunPaths, host: str) -> NoReturn:
         f"the Ray cluster that run {run.id} has started is reached from its own nodes alone (its head is on {host})",
         hint="the cluster that it runs on: air ray job list, air doctor",
     )
+
+
+def _uri(run: RunRecord) -> str:
+    """The name of the run's package."""
+    return f"gcs://_ray_pkg_air_{run.id}.zip"
 
 
 def _login(run: RunRecord) -> Mapping[str, str]:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import shutil
 import subprocess
@@ -14,7 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-KIT, RUN, CODE = "kit.tar.gz", "run.tar", "code.tar.gz"
+KIT, RUN, CODE = "kit.tar.gz", "run.sealed", "code.tar.gz"
+KEY = "AIR_RUN_KEY"
 BELOW_THE_SESSION = "/runtime_resources/"
 
 
@@ -24,13 +27,21 @@ def session_folder(here: Path) -> Path:
     return Path(session) if found else Path(tempfile.gettempdir())
 
 
-def unpack(here: Path, own: Path) -> None:
+def sealed(content: bytes, key: bytes) -> bytes:
+    """What nobody reads without the key; done again, it is the content. A key is for one content alone."""
+    stream = hashlib.shake_256(key).digest(len(content))
+    return (int.from_bytes(content, "big") ^ int.from_bytes(stream, "big")).to_bytes(len(content), "big")
+
+
+def unpack(here: Path, own: Path, key: bytes) -> None:
     """Everything in place below `own`, for this user alone, and nothing left here."""
     own.mkdir(mode=0o700, parents=True)
     own.parent.chmod(0o700)
-    for name, folder in ((KIT, "kit"), (RUN, "home")):
-        with tarfile.open(here / name) as archive:
-            archive.extractall(own / folder, filter="data")
+    run = io.BytesIO(sealed((here / RUN).read_bytes(), key))
+    with tarfile.open(here / KIT) as archive:
+        archive.extractall(own / "kit", filter="data")
+    with tarfile.open(fileobj=run) as archive:
+        archive.extractall(own / "home", filter="data")
     (here / RUN).unlink()
     (here / KIT).rename(own / KIT)
     if (here / CODE).exists():
@@ -53,7 +64,7 @@ def main(arguments: list[str]) -> NoReturn:
     own = session_folder(here) / f"air-{run_id}" / "driver"
     leave_nothing(here, own)
     try:
-        unpack(here, own)
+        unpack(here, own, bytes.fromhex(os.environ.pop(KEY)))
     except BaseException:
         shutil.rmtree(own, ignore_errors=True)
         raise

@@ -1,7 +1,8 @@
 """What a run brings to the cluster: one zip, which Ray unpacks where the run's job starts.
 
 Ray's own unpacking loses links and folders' modes, and the cluster has neither our package nor what unpacks our
-snapshots. So the zip holds three archives, and a script in plain Python that unpacks them.
+snapshots. So the zip holds three archives, and a script in plain Python that unpacks them. The one with the run and its
+secrets is sealed: what a job brings stays in Ray's cache when it is stopped before it begins.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import airlane
+from airlane.backends.ray.boot import sealed
 from airlane.cluster.jobs import MOST_PACKAGE_BYTES
 from airlane.errors import SnapshotError
 from airlane.frozen import frozen
@@ -24,7 +26,7 @@ from airlane.store.paths import Home, RunPaths
 from airlane.store.records import RunRecord
 
 # Where boot.py finds what. Kept in step with it by a test.
-KIT, RUN, CODE = "kit.tar.gz", "run.tar", "code.tar.gz"
+KIT, RUN, CODE = "kit.tar.gz", "run.sealed", "code.tar.gz"
 TRACKING_LOGIN = "tracking.json"
 _COPY_BYTES = 1 << 20
 _PRIVATE = 0o600
@@ -34,12 +36,16 @@ _OF_THE_SERVER = ("server.json", "login.json")
 
 @frozen
 class Package:
-    """What a run brings: its folder, the snapshot of its code, what tells the way to the MLflow server."""
+    """What a run brings: its folder, the snapshot of its code, what tells the way to the MLflow server.
+
+    `key` is for this package alone, and not in it.
+    """
 
     record: RunRecord
     paths: RunPaths
     home: Home
     tracking_login: Mapping[str, str]
+    key: bytes
 
     def write(self, target: Path) -> None:
         """Write the zip, for this user alone.
@@ -53,7 +59,7 @@ class Package:
             for name in _BESIDE:
                 _add(whole, name, (Path(__file__).with_name(name)).read_bytes())
             _add(whole, KIT, kit())
-            _add(whole, RUN, self._run())
+            _add(whole, RUN, sealed(self._run(), self.key))
             self._add_code(whole)
         size_bytes = target.stat().st_size
         if size_bytes >= MOST_PACKAGE_BYTES:

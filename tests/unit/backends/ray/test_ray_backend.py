@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -13,6 +15,7 @@ import pytest
 
 from airlane.backends.ray import mirror
 from airlane.backends.ray.backend import RayBackend
+from airlane.backends.ray.boot import KEY, RUN, sealed
 from airlane.backends.ray.ledger import RayFiles, read_job
 from airlane.cluster.find import RayCluster
 from airlane.cluster.rest import Dashboard
@@ -125,10 +128,13 @@ def test_the_job_is_written_down_after_the_package_has_arrived_and_before_the_jo
     assert (record.submission_id, record.url, record.head) == (f"air-{new.record.id}", URL, "192.0.2.7")
 
 
-def test_secrets_are_in_the_package_alone(scene: Scene, new: NewRun) -> None:
+def test_secrets_are_in_the_package_alone_and_only_the_job_has_its_key(scene: Scene, new: NewRun) -> None:
     submit(scene, new)
-    (package,) = scene.dashboard.packages.values()
-    assert SECRET in package
+    (package,), (job,) = scene.dashboard.packages.values(), scene.dashboard.jobs
+    key = bytes.fromhex(job["runtime_env"]["env_vars"][KEY])
+    with zipfile.ZipFile(io.BytesIO(package)) as whole:
+        assert SECRET in sealed(whole.read(RUN), key)
+    assert b"sesame" not in package
     assert b"sesame" not in json.dumps(scene.dashboard.jobs).encode()
     left = [path for path in new.paths.root.rglob("*") if path.is_file() and b"sesame" in path.read_bytes()]
     assert left == []

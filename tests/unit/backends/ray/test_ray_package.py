@@ -26,6 +26,7 @@ from airlane.store.records import EnvironmentRecord, Limits, RunRecord, Snapshot
 from airlane.store.runs import RunContent, RunStore
 
 SECRET = b'{"TOKEN": "hunter2-\\u00fc"}'
+KEY = b"k" * 32
 
 
 def record() -> RunRecord:
@@ -56,7 +57,12 @@ def made(home: Home, record: RunRecord, login: dict[str, str] | None = None) -> 
     new = RunStore(home).create(
         record, RunContent(workload="w", command="echo $X\n", parameters="a: 1\n", secrets=SECRET)
     )
-    return Package(new.record, new.paths, home, login or {})
+    return Package(new.record, new.paths, home, login or {}, KEY)
+
+
+def open_run(whole: zipfile.ZipFile) -> tarfile.TarFile:
+    """The run's archive in a package."""
+    return tarfile.open(fileobj=io.BytesIO(boot.sealed(whole.read(boot.RUN), KEY)))
 
 
 def unzipped(file: Path, folder: Path) -> Path:
@@ -76,7 +82,7 @@ def test_everything_in_the_package_is_for_its_owner_alone(home: Home, tmp_path: 
     assert stat.S_IMODE((tmp_path / "p.zip").stat().st_mode) == 0o600
     folder = unzipped(tmp_path / "p.zip", tmp_path / "there")
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
-    assert {path.name for path in folder.iterdir()} == {"boot.py", "start.sh", "after.sh", "kit.tar.gz", "run.tar"}
+    assert {path.name for path in folder.iterdir()} == {"boot.py", "start.sh", "after.sh", "kit.tar.gz", "run.sealed"}
 
 
 def test_the_first_program_puts_the_run_in_place_and_leaves_no_secret_where_ray_unpacked(
@@ -87,7 +93,7 @@ def test_the_first_program_puts_the_run_in_place_and_leaves_no_secret_where_ray_
     here = unzipped(tmp_path / "p.zip", tmp_path / "session" / "runtime_resources" / "working_dir_files" / "pkg")
     own = boot.session_folder(here) / f"air-{whole.record.id}" / "driver"
     assert own.parent.parent == tmp_path / "session"
-    boot.unpack(here, own)
+    boot.unpack(here, own, KEY)
     (folder,) = (own / "home").glob(f"runs/*/{whole.record.id}")
     paths = RunPaths(folder)
     assert paths.command.read_text() == "echo $X\n"
@@ -98,6 +104,19 @@ def test_the_first_program_puts_the_run_in_place_and_leaves_no_secret_where_ray_
     assert json.loads((own / "home" / package.TRACKING_LOGIN).read_text()) == {"MLFLOW_TRACKING_PASSWORD": "open"}
     assert (own / package.KIT).exists()
     assert not any(b"hunter2" in path.read_bytes() for path in here.rglob("*") if path.is_file())
+
+
+def test_a_package_that_is_never_opened_says_nothing_of_the_run(home: Home, tmp_path: Path) -> None:
+    made(home, record(), {"MLFLOW_TRACKING_PASSWORD": "open sesame"}).write(tmp_path / "p.zip")
+    content = (tmp_path / "p.zip").read_bytes()
+    assert not [word for word in (b"hunter2", b"open sesame", b"echo $X", b"secrets.json") if word in content]
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0", b"\0words", bytes(range(256)) * 99])
+def test_what_is_sealed_twice_is_the_content_and_once_it_is_not(content: bytes) -> None:
+    assert boot.sealed(boot.sealed(content, KEY), KEY) == content
+    assert len(boot.sealed(content, KEY)) == len(content)
+    assert not content or boot.sealed(content, KEY) not in (content, boot.sealed(content, b"q" * 32))
 
 
 def test_the_package_and_its_first_program_name_the_same_archives() -> None:
@@ -120,7 +139,7 @@ def test_the_way_to_our_mlflow_server_travels_only_where_the_run_uses_it(home: H
     for uri, expected in ((None, True), ("http://mlflow:5000", False), ("none", False)):
         whole = made(home, replace(record(), tracking_uri=uri))
         whole.write(tmp_path / "p.zip")
-        with zipfile.ZipFile(tmp_path / "p.zip") as file, tarfile.open(fileobj=io.BytesIO(file.read("run.tar"))) as run:
+        with zipfile.ZipFile(tmp_path / "p.zip") as file, open_run(file) as run:
             assert ("mlflow/login.json" in run.getnames()) is expected
 
 
