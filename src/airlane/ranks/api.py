@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from pathlib import Path
 
 from airlane.errors import AirError, ArgumentError, RankFailedError
 from airlane.ranks.decide import DONE
@@ -55,7 +56,7 @@ def launch(
     settings = Settings(
         request=Request(nodes or 1, nodes, per_node, takes_gpus, cpus_per_rank),
         command=RankCommand((PYTHON, f"{KIT}/airlane/ranks/call.py", KIT), call=b""),
-        folder=os.getcwd(),
+        folder=str(Path.cwd()),
         sent=to_send(os.environ),
         env=dict(env or {}),
         max_restarts=max_restarts,

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
 
-def main(folder: str) -> None:
+def main(folder: Path) -> None:
     import pickle
 
-    with open(os.path.join(folder, "call.pickle"), "rb") as file:
+    with (folder / "call.pickle").open("rb") as file:
         paths, function = pickle.load(file)  # noqa: S301 - the launcher's own words
-        sys.path += [path for path in paths if path not in sys.path and os.path.isdir(path)]
+        sys.path += [path for path in paths if path not in sys.path and Path(path).is_dir()]
         call = pickle.loads(function)  # noqa: S301
     import ray.cloudpickle  # type: ignore[import-not-found,unused-ignore]
 
     sys.excepthook = show_error  # Ray has set its own
 
     result = ray.cloudpickle.dumps(call())
-    with open(os.path.join(folder, "result.pickle"), "wb") as file:
-        file.write(result)
+    (folder / "result.pickle").write_bytes(result)
 
 
 def show_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -34,6 +33,6 @@ def show_error(kind: type[BaseException], error: BaseException, trace: Traceback
 
 
 if __name__ == "__main__":
-    here = os.path.dirname(os.path.abspath(__file__))
+    here = str(Path(__file__).resolve().parent)
     sys.path[:] = [path for path in sys.path if path != here]  # its modules are no one's top-level names
-    main(sys.argv[1])
+    main(Path(sys.argv[1]))

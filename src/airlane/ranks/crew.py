@@ -72,7 +72,6 @@ class Crew:
             PlacementGroupSchedulingStrategy,
         )
 
-        stored = ray.put(kit)
         actor = ray.remote(seat_module.Seat)
         self._seats = [
             actor.options(
@@ -84,10 +83,11 @@ class Crew:
                 scheduling_strategy=PlacementGroupSchedulingStrategy(
                     placement_group=placement.group, placement_group_bundle_index=bundle
                 ),
-            ).remote(stored)
+            ).remote()
             for bundle in range(shape.nodes)
             for _ in range(shape.ranks_per_node)
         ]
+        self._kit = kit
         self._ahead_s = [0.0] * len(self._seats)
         self._following: dict[Any, tuple[int, float]] = {}
 
@@ -124,9 +124,9 @@ class Crew:
 
     def start(self, orders: Mapping[int, Order], call: bytes | None) -> None:
         """Start a rank in each seat. Raises SeatLostError."""
-        stored = None if call is None else self._ray.put(call)
+        kit, stored = self._ray.put(self._kit), None if call is None else self._ray.put(call)
         started = [
-            (number, self._seats[number].start.remote(order.to_json().encode(), order.mark, stored))
+            (number, self._seats[number].start.remote(kit, order.to_json().encode(), order.mark, stored))
             for number, order in orders.items()
         ]
         for number, reference in started:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import socket
 import sys
+import threading
+from pathlib import Path
 
 from airlane.errors import AirError, ArgumentError, BackendError, RayDeniedError, RayUnreachableError
 from airlane.ranks.hosts import read_hosts
+from airlane.ranks.overheard import Overheard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, MutableMapping
     from typing import Any
 
     from airlane.ranks.hosts import Host
 
 _PROBE_S = 3.0
+_CLOSED_S = 10.0
+_DENIED = "InvalidAuthToken"  # Ray's library, for a token that is missing or wrong
 _SUBMIT = "air ray job submit -- air-ranks ..."
 
 
@@ -40,15 +47,20 @@ class Cluster:
         found: dict[str, dict[str, float]] = state.available_resources_per_node()
         return found
 
-    def close(self) -> None:
-        """Leave a cluster that we have entered; what is left of us there ends with that."""
-        if self._is_ours:
-            self.ray.shutdown()
+    def close(self) -> bool:
+        """Leave a cluster that we have entered; what is left of us there ends with that. False where it hangs."""
+        return not self._is_ours or returns(self.ray.shutdown, within_s=_CLOSED_S)
 
 
-def connect(environ: MutableMapping[str, str], *, working_dir: str | None = None) -> Cluster:
+def connect(
+    environ: MutableMapping[str, str],
+    *,
+    working_dir: str | None = None,
+    denied: Callable[[RayDeniedError], None] | None = None,
+) -> Cluster:
     """The cluster of RAY_ADDRESS, or the one on this machine; never a new one. A connection there is already is used.
 
+    Ray goes on for 20 seconds where its token is refused: `denied` is called, in a thread, as soon as it is.
     Raises AirError: where Ray is not installed, no cluster answers, or it wants a token.
     """
     use_token(environ)
@@ -60,22 +72,36 @@ def connect(environ: MutableMapping[str, str], *, working_dir: str | None = None
         raise AirError(f"there is no Ray in {sys.executable}: {error}", hint="pip install ray") from error
     if ray.is_initialized():
         return Cluster(ray, is_ours=False)
-    runtime_env = {"working_dir": working_dir} if working_dir is not None else None
-    try:
-        ray.init(
-            address=address or "auto",
-            log_to_driver=False,
-            configure_logging=False,
-            logging_level="ERROR",
-            runtime_env=runtime_env,
-        )
-    except Exception as error:
-        raise _refusal(ray, address, error) from error
+    heard = None if denied is None else functools.partial(denied, _denial(environ))
+    with Overheard(_DENIED, heard) as overheard:
+        try:
+            ray.init(
+                address=address or "auto",
+                log_to_driver=False,
+                configure_logging=False,
+                logging_level="ERROR",
+                runtime_env={"working_dir": working_dir} if working_dir is not None else None,
+            )
+        except Exception as error:
+            if overheard.has_word or type(error).__name__ == "AuthenticationError":
+                raise _denial(environ) from error
+            raise _refusal(ray, address, error) from error
     return Cluster(ray, is_ours=True)
 
 
+def returns(call: Callable[[], object], *, within_s: float) -> bool:
+    """Whether a call of Ray's returns in time. Without the cluster's head, many wait a minute for it, and end us."""
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(within_s)
+    return not thread.is_alive()
+
+
 def use_token(environ: MutableMapping[str, str]) -> None:
-    """Ray reads a token only where it is told to, besides where the token is."""
+    """Ray reads a token only where it is told to, besides where it is. Raises ArgumentError for no such file."""
+    file = environ.get("RAY_AUTH_TOKEN_PATH")
+    if file and not os.access(Path(file).expanduser(), os.R_OK):
+        raise ArgumentError(f"RAY_AUTH_TOKEN_PATH={file}: no such file, or not yours to read", hint=f"ls -l {file}")
     has_token = "RAY_AUTH_TOKEN" in environ or "RAY_AUTH_TOKEN_PATH" in environ
     if has_token and not environ.get("RAY_AUTH_MODE"):
         environ["RAY_AUTH_MODE"] = "token"
@@ -102,14 +128,18 @@ def check_address(address: str) -> None:
         ) from error
 
 
+def _denial(environ: MutableMapping[str, str]) -> RayDeniedError:
+    """In words: whether a token is wanted, or another one."""
+    given = next((name for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH") if name in environ), None)
+    message = (
+        "the Ray cluster wants a token" if given is None else f"the Ray cluster does not accept the token of {given}"
+    )
+    return RayDeniedError(message, hint="export RAY_AUTH_TOKEN_PATH=FILE")
+
+
 def _refusal(ray: Any, address: str, error: Exception) -> AirError:
     """Ray's own error, in words that say what to do."""
     said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    if type(error).__name__ == "AuthenticationError" or "authenticat" in str(error).lower():
-        return RayDeniedError(
-            f"the Ray cluster{f' at {address}' if address else ''} wants its token: {said}",
-            hint="export RAY_AUTH_TOKEN_PATH=~/.ray/auth_token",
-        )
     if isinstance(error, ConnectionError) and not address:
         return RayUnreachableError("no Ray cluster runs on this machine", hint="export RAY_ADDRESS=HOST:6379")
     return BackendError(

@@ -16,8 +16,9 @@ import select
 import signal
 import sys
 import time
+from pathlib import Path
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from airlane.launch.oom import oom_count, oom_killed
 from airlane.launch.processes import all_pids, descendants, environment_text, kill_all, lives, read_stat, start_ticks
@@ -161,8 +162,7 @@ def process_state(pid: int) -> dict[str, str]:
     """What the kernel says a process is doing: its state's letter, and where it waits; proc(5)."""
     try:
         letter = read_stat(pid)[0].decode()
-        with open(f"/proc/{pid}/wchan", encoding="ascii") as file:
-            return {"state": letter, "waits_in": file.read().strip("0")}
+        return {"state": letter, "waits_in": Path(f"/proc/{pid}/wchan").read_text(encoding="ascii").strip("0")}
     except OSError:
         return {"state": "", "waits_in": ""}
 
@@ -240,7 +240,7 @@ def remove_kit() -> None:
 
 def keep(order: Order, status: int) -> None:
     try:
-        program = RankProgram(order, node=os.environ, python=sys.executable, kit=ROOT, here=os.getcwd())
+        program = RankProgram(order, node=os.environ, python=sys.executable, kit=ROOT, here=str(Path.cwd()))
         contained = contain(program)
     except (OSError, ValueError) as error:
         tell(status, "failed", why=str(error))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airlane.ranks.following import Asked
+    from airlane.ranks.launcher import Launcher
     from airlane.ranks.settings import Settings
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -24,7 +25,7 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main(words: list[str] | None = None) -> int:
     """Returns the exit code: that of the first rank that failed, 124 for a hang, 128 + n for a signal, 1, 2 or 0."""
-    screen = Screen(1, 2, ascii_only=not _shows_unicode())
+    screen = Screen(1, os.dup(2), ascii_only=not _shows_unicode())  # stderr itself is Ray's while it connects
     try:
         settings, unused = options.read(sys.argv[1:] if words is None else words, os.environ)
         if unused:
@@ -33,8 +34,12 @@ def main(words: list[str] | None = None) -> int:
     except ReaderGoneError:
         return EXIT_PIPE_CLOSED
     except AirError as error:
-        screen.say(f"✗ {error.message}", *([f"  {error.hint}"] if error.hint else []))
+        tell(screen, error)
         return error.exit_code
+
+
+def tell(screen: Screen, error: AirError) -> None:
+    screen.say(f"✗ {error.message}", *([f"  {error.hint}"] if error.hint else []))
 
 
 def launch(settings: Settings, screen: Screen) -> int:
@@ -43,16 +48,33 @@ def launch(settings: Settings, screen: Screen) -> int:
     from airlane.ranks.following import Asked
     from airlane.ranks.launcher import Launcher
 
+    def denied(error: AirError) -> None:
+        tell(screen, error)
+        os._exit(error.exit_code)  # nothing has been taken of the cluster, and Ray would go on trying
+
     asked = Asked()
     with apart_from_ray(), heard(asked):
-        cluster = door.connect(os.environ, working_dir=settings.working_dir)
+        cluster = door.connect(os.environ, working_dir=settings.working_dir, denied=denied)
         listen(asked)  # once more: Ray has set its own
         launcher = Launcher(cluster, settings, screen, python=sys.executable, asked=asked)
         try:
-            return launcher.run().code
+            code = run(launcher, screen)
         finally:
             launcher.close()
-            cluster.close()
+        if not cluster.close():
+            os._exit(code)  # Ray's own end would wait for a head that is not there
+        return code
+
+
+def run(launcher: Launcher, screen: Screen) -> int:
+    """The exit code of a launch."""
+    try:
+        return launcher.run().code
+    except ReaderGoneError:
+        return EXIT_PIPE_CLOSED
+    except AirError as error:
+        tell(screen, error)
+        return error.exit_code
 
 
 @contextlib.contextmanager

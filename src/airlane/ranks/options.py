@@ -152,7 +152,7 @@ def read(words: Sequence[str], environ: Mapping[str, str]) -> tuple[Settings, tu
     settings = Settings(
         request=_request(values),
         command=_command(values),
-        folder=os.getcwd(),
+        folder=str(Path.cwd()),
         sent=to_send(environ),
         env=dict(_variable(text) for text in values.env),
         max_restarts=_whole(values.max_restarts, "--max-restarts", least=0, default=0),

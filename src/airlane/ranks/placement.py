@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from airlane.errors import BackendError, CapacityError
+from airlane.ranks.door import returns
 from airlane.ranks.shape import waiting_for
 
 TYPE_CHECKING = False
@@ -78,10 +79,15 @@ class Placement:
             raise BackendError(f"Ray placed the bundles on {found}", hint="air-ranks ... (once more)")
 
     def remove(self) -> None:
-        """Give everything back, and wait until the cluster knows; what is there of the actors ends."""
+        """Give everything back, and wait until the cluster knows; what is there of the actors ends.
+
+        Where the cluster does not answer any more, it is left to its end.
+        """
+        returns(self._remove, within_s=_GONE_S)
+
+    def _remove(self) -> None:
         from ray.util.placement_group import placement_group_table, remove_placement_group
 
         remove_placement_group(self.group)
-        deadline = time.monotonic() + _GONE_S
-        while placement_group_table(self.group).get("state") != "REMOVED" and time.monotonic() < deadline:
+        while placement_group_table(self.group).get("state") != "REMOVED":
             time.sleep(0.01)

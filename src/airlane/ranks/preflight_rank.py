@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,6 +102,6 @@ def tell(step: str, **fields: object) -> None:
 
 
 if __name__ == "__main__":
-    here = os.path.dirname(os.path.abspath(__file__))
+    here = str(Path(__file__).resolve().parent)
     sys.path[:] = [path for path in sys.path if path != here]  # its modules are no one's top-level names
     Rank().run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from airlane.launch import libc
 from airlane.launch.contained import Program
@@ -38,9 +39,9 @@ class RankProgram(Program):
         self.environment = rank_environment(node, order.sent, order.own, moves, path=same)
         self.environment[MARK] = order.mark
         folder = moved(order.folder, moves)
-        self.folder = folder if os.path.isdir(folder) else here
-        self.script = None if order.script is None else os.path.join(self.folder, moved(order.script, moves))
-        if self.script is not None and not os.path.exists(self.script):
+        self.folder = folder if Path(folder).is_dir() else here
+        self.script = None if order.script is None else Path(self.folder, moved(order.script, moves))
+        if self.script is not None and not self.script.exists():
             raise FileNotFoundError(f"{self.script} is not there")
         self._failed, self._failure = os.pipe()
         self._null = os.open(os.devnull, os.O_RDONLY)
@@ -71,15 +72,11 @@ def folders_moved(order: Order, node: Mapping[str, str], here: str) -> dict[str,
     moves = {}
     if order.shipped is not None:
         moves[order.shipped] = here
-    elif _is_of_ray(order.folder) and os.path.basename(order.folder) == os.path.basename(here):
+    elif Path(order.folder).name.startswith(_SHIPPED_BY_RAY) and Path(order.folder).name == Path(here).name:
         moves[order.folder] = here
     if order.sent.get(CODE) and node.get(CODE):
         moves[order.sent[CODE]] = node[CODE]
     return moves
-
-
-def _is_of_ray(folder: str) -> bool:
-    return os.path.basename(folder).startswith(_SHIPPED_BY_RAY)
 
 
 def _filled(word: str, stands_for: Mapping[str, str]) -> str:

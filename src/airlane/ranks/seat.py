@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import zipfile
+from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ _SMALL_BYTES = 2_000
 class Seat:
     """Made once for each rank of a placement; `start` once for each generation."""
 
-    def __init__(self, kit: bytes) -> None:
-        self._kit = kit
+    def __init__(self) -> None:
         self._port: socket.socket | None = None
         self._folder = ""
         self._mark = ""
@@ -58,8 +58,7 @@ class Seat:
     def _raylet_gpus(self) -> list[str]:
         """The GPUs that the node's raylet was started with, in their order; none where it was not told."""
         try:
-            with open(f"/proc/{os.getppid()}/environ", "rb") as file:
-                variables = file.read().split(b"\0")
+            variables = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
         except OSError:
             return []
         found = [each.partition(b"=")[2].decode() for each in variables if each.startswith(b"CUDA_VISIBLE_DEVICES=")]
@@ -85,18 +84,17 @@ class Seat:
         port: int = held.getsockname()[1]
         return port
 
-    def start(self, order: bytes, mark: str, call: bytes | None) -> None:
+    def start(self, kit: bytes, order: bytes, mark: str, call: bytes | None) -> None:
         """Start the rank of an order; what happens to it is told by `follow`."""
         self._folder, self._mark = tempfile.mkdtemp(prefix="air-rank-"), mark
-        with zipfile.ZipFile(io.BytesIO(self._kit)) as kit:
-            kit.extractall(self._folder)
+        with zipfile.ZipFile(io.BytesIO(kit)) as archive:
+            archive.extractall(self._folder)
         if call is not None:
-            with open(os.path.join(self._folder, "call.pickle"), "wb") as file:
-                file.write(call)
-            result = os.path.join(self._folder, "result.pickle")
+            Path(self._folder, "call.pickle").write_bytes(call)
+            result = Path(self._folder, "result.pickle")
             self._result = os.open(result, os.O_RDWR | os.O_CREAT, 0o600)  # still ours when the keeper has removed all
         given = {name: os.pipe() for name in ("control", "status", "out", "err")}
-        keeper = os.path.join(self._folder, "airlane", "ranks", "keeper.py")
+        keeper = f"{self._folder}/airlane/ranks/keeper.py"
         subprocess.run(  # it goes on without us: this is only its first step
             [sys.executable, "-I", "-S", keeper, str(given["status"][1])],
             stdin=given["control"][0],
@@ -161,7 +159,7 @@ class Seat:
 
     def _sweep(self) -> None:
         """The keeper was killed, and told nothing: end what is left of its rank."""
-        keeper = os.path.join(self._folder, "airlane", "ranks", "keeper.py")
+        keeper = f"{self._folder}/airlane/ranks/keeper.py"
         subprocess.run([sys.executable, "-I", "-S", keeper, "--sweep", self._mark], check=False)
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -146,6 +147,7 @@ FAILS = (
     SLEEPS
     + """
 import signal
+import subprocess
 if os.environ["RANK"] == "2":
     time.sleep(1)
     print("failed at", time.time(), flush=True)
@@ -322,3 +324,25 @@ def test_a_working_folder_is_sent_to_nodes_that_do_not_have_it(ranks: Ranks) -> 
     words = ["--working-dir", str(away), "--env", f"SENT_FROM={away}", str(away / "main.py")]
     done = ranks.run("--nodes", "2", "--nproc-per-node", "1", *words)
     assert done.said("here .*") == ["here part True"] * 2, done.errors
+
+
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [
+        ({}, "✗ the Ray cluster wants a token"),
+        ({"RAY_AUTH_TOKEN": "a" * 64}, "does not accept the token of RAY_AUTH_TOKEN"),
+    ],
+    ids=["none", "a wrong one"],
+)
+def test_a_cluster_with_a_token_says_what_to_do_without_it(ranks: Ranks, token: dict[str, str], words: str) -> None:
+    """Ray's own client repeats itself for 20 seconds, and then says that it could not connect."""
+    ranks.write("x.py", "print('never')")
+    env = {name: value for name, value in ranks.env.items() if not name.startswith("RAY_AUTH")}
+    line = ["air-ranks", "x.py"]
+    done = subprocess.run(
+        line, cwd=ranks.folder, env={**env, **token}, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert done.stderr.endswith("\n  export RAY_AUTH_TOKEN_PATH=FILE\n")
+    assert "gcs_client" not in done.stderr

@@ -82,8 +82,8 @@ def order(*argv: str, folder: Path, **fields: Any) -> Order:
 
 
 def started(order: Order) -> Told:
-    seat = Seat(KIT)
-    seat.start(order.to_json().encode(), order.mark, None)
+    seat = Seat()
+    seat.start(KIT, order.to_json().encode(), order.mark, None)
     return Told(seat)
 
 
@@ -152,8 +152,8 @@ import tempfile
 tempfile.tempdir = sys.argv[2]
 from airlane.ranks.kit import build_kit
 from airlane.ranks.seat import Seat
-seat = Seat(build_kit())
-seat.start(sys.argv[3].encode(), "m", None)
+seat = Seat()
+seat.start(build_kit(), sys.argv[3].encode(), "m", None)
 while True:
     sys.stdout.buffer.write(seat.follow(1)[1])
     sys.stdout.flush()
@@ -242,21 +242,21 @@ def test_an_order_may_be_larger_than_a_pipe(tmp_path: Path) -> None:
 
 
 def test_a_seat_can_start_one_rank_after_the_other(tmp_path: Path) -> None:
-    seat = Seat(KIT)
+    seat = Seat()
     for count in range(3):
         wanted = order(PYTHON, "-c", f"print({count})", folder=tmp_path)
-        seat.start(wanted.to_json().encode(), wanted.mark, None)
+        seat.start(KIT, wanted.to_json().encode(), wanted.mark, None)
         assert Told(seat).until_over().out == b"%d\n" % count
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     wanted = order(PYTHON, "-c", "pass", folder=tmp_path)
-    seat.start(wanted.to_json().encode(), wanted.mark, None)
+    seat.start(KIT, wanted.to_json().encode(), wanted.mark, None)
     Told(seat).until_over()
     assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
 
 
 @pytest.fixture
 def seat() -> Iterator[Seat]:
-    made = Seat(KIT)
+    made = Seat()
     yield made
     if made._port is not None:
         made._port.close()

@@ -109,3 +109,19 @@ def test_9_without_enough_nodes_left_the_launch_ends_with_the_numbers(tmp_path: 
             _, errors = process.communicate(timeout=120)
         assert process.returncode == 1
         assert "✗ no room for 2 nodes with 2 GPUs and 2 CPUs each: 1 of the cluster's 1 node can hold that" in errors
+
+
+def test_8_nothing_hangs_and_nothing_is_left_when_the_clusters_head_dies(tmp_path: Path, ray_python: Path) -> None:
+    """Ray's own calls would wait a minute for it, and then end the process."""
+    with RayLab(tmp_path, ray_python, nodes=1) as lab:
+        ranks = Ranks(tmp_path, ray_python, lab)
+        ranks.write("stays.py", STAYS)
+        with ranks.start("--nproc-per-node", "1", "stays.py") as process:
+            assert process.stdout is not None
+            found = first_pids(process.stdout.readline())
+            lab.kill_node(0)
+            _, errors = process.communicate(timeout=45)
+    assert process.returncode == 1
+    assert "✗ rank 0 on node 0" in errors
+    assert "was lost: its node does not answer any more" in errors
+    assert alive(found) == []

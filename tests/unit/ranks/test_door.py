@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -36,10 +37,16 @@ def test_an_address_where_something_listens_and_ones_of_rays_own_words_are_left_
 
 
 @pytest.mark.parametrize("name", ["RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"])
-def test_a_token_alone_is_enough_to_have_it_used(name: str) -> None:
-    environ = {name: "x"}
+def test_a_token_alone_is_enough_to_have_it_used(name: str, tmp_path: Path) -> None:
+    (tmp_path / "token").touch()
+    environ = {name: str(tmp_path / "token")}
     use_token(environ)
     assert environ["RAY_AUTH_MODE"] == "token"
+
+
+def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"RAY_AUTH_TOKEN_PATH=.*gone: no such file"):
+        use_token({"RAY_AUTH_TOKEN_PATH": str(tmp_path / "gone")})
 
 
 def test_who_says_how_to_get_in_is_obeyed() -> None:

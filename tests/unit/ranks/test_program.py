@@ -48,7 +48,7 @@ def test_a_script_that_is_not_on_the_node_is_named_before_anything_starts(tmp_pa
     with pytest.raises(FileNotFoundError, match=str(tmp_path / "train.py")):
         made(replace(ORDER, folder=str(tmp_path), script="train.py"), tmp_path)
     (tmp_path / "train.py").touch()
-    assert made(replace(ORDER, folder=str(tmp_path), script="train.py"), tmp_path).script == str(tmp_path / "train.py")
+    assert made(replace(ORDER, folder=str(tmp_path), script="train.py"), tmp_path).script == tmp_path / "train.py"
 
 
 def test_a_nodes_own_copy_of_the_code_is_where_everything_points(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_nodes_own_copy_of_the_code_is_where_everything_points(tmp_path: Path)
     )
     program = made(order, tmp_path, {"CODE_SOURCE_PATH": str(code)})
     assert program.argv[1:] == [f"{code}/src/train.py", f"--config={code}/a.yaml"]
-    assert (program.folder, program.script) == (f"{code}/src", f"{code}/src/train.py")
+    assert (program.folder, program.script) == (f"{code}/src", code / "src" / "train.py")
     assert program.environment["PYTHONPATH"] == str(code)
 
 

@@ -1,5 +1,6 @@
 """Start air-ranks from the package that this file lies in, without making anything else of its folder importable."""
 
+# ruff: noqa: INP001 - a script beside air-ranks, in no package
 from __future__ import annotations
 
 import importlib.util
