@@ -57,7 +57,7 @@ class MadeDashboard:
             if not self.jobs:
                 raise RayAnswerError("404", status=404)
             return {"status": "RUNNING", "submission_id": self.jobs[-1]["submission_id"]}
-        row = {"node_id": "a" * 56, "node_ip": "192.0.2.7", "state": "ALIVE", "is_head_node": True}
+        row = {"node_id": "a" * 56, "node_ip": "10.0.0.1", "state": "ALIVE", "is_head_node": True}
         return {"data": {"result": {"result": [row]}}}
 
     def post_json(self, path: str, body: Mapping[str, Any], *, timeout_s: float = 10.0) -> Any:
@@ -125,7 +125,7 @@ def test_the_job_is_written_down_after_the_package_has_arrived_and_before_the_jo
     assert (known["packages"], known["jobs"]) == (False, True)
     record = read_job(new.paths)
     assert record is not None
-    assert (record.submission_id, record.url, record.head) == (f"air-{new.record.id}", URL, "192.0.2.7")
+    assert (record.submission_id, record.url, record.head) == (f"air-{new.record.id}", URL, "10.0.0.1")
 
 
 def test_secrets_are_in_the_package_alone_and_only_the_job_has_its_key(scene: Scene, new: NewRun) -> None:

@@ -25,9 +25,9 @@ def record(url: str, head: str | None) -> JobRecord:
 
 
 HERE = record("http://127.0.0.1:8265", "127.0.0.1")
-TUNNEL = record("http://127.0.0.1:8265", "192.0.2.7")
+TUNNEL = record("http://127.0.0.1:8265", "10.0.0.1")
 UNKNOWN_HEAD = record("http://127.0.0.1:8265", None)
-ELSEWHERE = record("http://192.0.2.7:8265", "192.0.2.7")
+ELSEWHERE = record("http://10.0.0.1:8265", "10.0.0.1")
 
 
 def refused_for(run: RunPaths, seconds: float) -> None:
