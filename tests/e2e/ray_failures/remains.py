@@ -30,6 +30,14 @@ def assert_nothing_is_left(runs: RayRunsHome, run_id: str) -> None:
     await_none(lambda: files_with(SECRET, runs.lab.sessions, runs.folder(run_id)), "a file with the secret")
 
 
+def living(lab: RayLab, *, at_least: int) -> list[int]:
+    """The nodes that the head takes for alive, the head first; new ones are started where they are too few."""
+    found = [node for node in range(lab.nodes) if lab.state(node) == "ALIVE"]
+    while len(found) < at_least:
+        found.append(lab.add_node())
+    return found
+
+
 def await_none(found: Callable[[], list[Any]], what: str) -> None:
     deadline = time.monotonic() + _GONE_WITHIN_S
     while left := found():

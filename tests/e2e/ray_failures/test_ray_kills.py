@@ -19,7 +19,7 @@ import pytest
 
 from airlane.cluster.jobs import Jobs
 from airlane.cluster.rest import Dashboard
-from e2e.ray_failures.remains import actors_on, agents_of, assert_nothing_is_left, drivers_of
+from e2e.ray_failures.remains import actors_on, agents_of, assert_nothing_is_left, drivers_of, living
 from ray_lab import RayLab
 from ray_runs_home import RayRunsHome
 
@@ -174,18 +174,17 @@ def _victim(rounds_of: Rounds, run_id: str, lab: RayLab, *, actor: bool) -> int 
 @FEW_AND_MANY
 def test_a_run_that_loses_a_raylet_goes_on_without_its_node(rounds_of: Rounds, rounds: int) -> None:
     lab = rounds_of.runs.lab
-    alive = list(range(1, lab.nodes))  # the head is another matter
     for _ in range(rounds):
+        workers = living(lab, at_least=3)[1:]  # the head is another matter
         begun, run_id = time.monotonic(), rounds_of.submit()
-        after_s, node = rounds_of.moment(), rounds_of.random.choice(alive)
+        after_s, node = rounds_of.moment(), rounds_of.random.choice(workers)
         time.sleep(after_s)
-        alive.remove(node)
         lab.kill_raylet(node)
         view = rounds_of.check(run_id, begun, f"raylet {node} after {after_s:.2f} s")
         assert view["status"] == "SUCCESS"
         assert rounds_of.is_done(view)
         assert kinds_before_the_last(view) <= {"exit_code", "node_failed"}
-        alive.append(lab.add_node())
+        lab.wait_until_dead(node, within_s=60)
 
 
 def _wait_or_end(process: subprocess.Popen[str], seconds: float) -> None:
