@@ -85,9 +85,10 @@ class RayRunsHome:
         return self.answer("get", "run", run_id)
 
     def ended(self, run_id: str, *, within_s: float = 120) -> dict[str, Any]:
-        wait_until(
-            lambda: self.view(run_id)["status"] not in ("PENDING", "RUNNING"), within_s=within_s, what=f"{run_id} ends"
-        )
+        def over() -> bool:
+            return self.view(run_id)["status"] not in ("PENDING", "RUNNING")
+
+        wait_until(over, within_s=within_s, what=f"{run_id} ends", every_s=0.5)  # each look is a process
         return self.view(run_id)
 
     def folder(self, run_id: str) -> Path:
@@ -102,9 +103,9 @@ class RayRunsHome:
         wait_until(lambda: words in self.log(run_id, node), within_s=within_s, what=f"{words!r} in the log of {run_id}")
 
 
-def wait_until(true: Callable[[], bool], *, within_s: float, what: str) -> None:
+def wait_until(true: Callable[[], bool], *, within_s: float, what: str, every_s: float = 0.1) -> None:
     """Fail if it does not come true in time."""
     deadline = time.monotonic() + within_s
     while not true():
         assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
-        time.sleep(0.1)
+        time.sleep(every_s)

@@ -80,7 +80,9 @@ def kinds_before_the_last(view: dict[str, Any]) -> set[str]:
     return {attempt["cause"]["kind"] for attempt in view["attempts"][:-1]}
 
 
+# How long a run takes that nobody harms, and how long it is submitted.
 LIVES: list[float] = []
+SUBMISSIONS: list[float] = []
 
 
 @pytest.fixture
@@ -88,6 +90,7 @@ def rounds_of(runs: RayRunsHome) -> Iterator[Rounds]:
     if not LIVES:
         begun = time.monotonic()
         run_id = runs.submit(WORK, secrets={"TOKEN": "hub/token"}, max_retries=3)
+        SUBMISSIONS.append(time.monotonic() - begun)
         assert runs.ended(run_id)["status"] == "SUCCESS"
         LIVES.append(time.monotonic() - begun)
         assert_nothing_is_left(runs, run_id)
@@ -102,11 +105,13 @@ def test_a_run_whose_submitter_is_killed_has_reached_the_cluster_or_says_that_it
 ) -> None:
     runs = rounds_of.runs
     jobs = Jobs(Dashboard(runs.lab.url, runs.lab.token, timeout_s=60))
-    for _ in range(rounds):
+    for number in range(rounds):
         before = {folder.name for folder in runs.home.glob("runs/*/*")}
-        file = runs.workload(WORK, secrets={"TOKEN": "hub/token"}, max_retries=3)
-        begun, after_s = time.monotonic(), rounds_of.moment()
-        with runs.start("run", str(file), "--watch") as submitting:
+        file = str(runs.workload(WORK, secrets={"TOKEN": "hub/token"}, max_retries=3))
+        watches = bool(number % 2)  # otherwise it ends when the run is submitted
+        after_s = rounds_of.moment() if watches else rounds_of.random.uniform(0.0, SUBMISSIONS[0])
+        begun = time.monotonic()
+        with runs.start("run", file, *(["--watch"] if watches else [])) as submitting:
             _wait_or_end(submitting, after_s)
             submitting.kill()
             submitting.communicate()
