@@ -148,6 +148,14 @@ def write_position(path: Path, position: Position) -> None:
     SystemDisk().replace(path, codec.encode(position))
 
 
+def time_of(path: Path) -> float:
+    """When a file was last written; long ago where it never was."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 def take(lock: Path, *, patience_s: float = 0.0) -> int | None:
     """A descriptor that holds the lock; None where another process holds it longer than that. Raises OSError."""
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
