@@ -153,13 +153,16 @@ def test_what_waits_for_a_busy_node_says_so_with_the_numbers(desk: Desk) -> None
     assert [event["line"] for event in map(json.loads, out.splitlines()) if event.get("type") == "LOG"] == ["hi"]
 
 
-def test_a_job_that_may_wait_for_ever_is_submitted_where_that_was_said_and_not_stopped_before_it_starts(
-    desk: Desk,
-) -> None:
-    job_id = desk.started("--may-grow", "--entrypoint-num-gpus", "8", "--", "true")
-    done = desk.air("ray", "job", "stop", job_id)
-    assert done.stderr == f"! {job_id} was asked to stop. It has not started yet: Ray ends it when it does\n"
-    assert desk.status(job_id)["status"] == "PENDING"
+def test_a_job_that_waits_is_stopped_when_it_starts_and_until_then_it_is_said_so(desk: Desk) -> None:
+    place = '{"node:127.0.0.3": %s}'
+    holder = desk.started("--entrypoint-resources", place % "0.9", "--", "sleep", "100")
+    wait_until(lambda: desk.status(holder)["status"] == "RUNNING", within_s=60, what="the first runs")
+    waits = desk.started("--entrypoint-resources", place % "0.5", "--", "sleep", "100")
+    done = desk.air("ray", "job", "stop", waits)
+    assert done.stderr == f"! {waits} was asked to stop. It has not started yet: Ray ends it when it does\n"
+    assert desk.status(waits)["status"] == "PENDING"
+    desk.air("ray", "job", "stop", holder)
+    wait_until(lambda: desk.status(waits)["status"] == "STOPPED", within_s=60, what="it is ended when it starts")
 
 
 def test_an_id_of_ones_own_is_taken_once(desk: Desk) -> None:
