@@ -46,6 +46,8 @@ _UNUSED = {
     "--numa-binding": "NAME",
     "--signals-to-handle": "NAMES",
 }
+# In a run of Airlane, whose own log has every line, and no secret in any.
+_RUN = "AIR_RUN_ID"
 _SHORT = {"--redirects": "-r", "--tee": "-t"}
 
 
@@ -159,7 +161,7 @@ def read(words: Sequence[str], environ: Mapping[str, str]) -> tuple[Settings, tu
         timeout_s=_seconds(values.timeout, "--timeout", default=600.0),
         watchdog_s=None if values.watchdog is None else _seconds(values.watchdog, "--watchdog", default=0.0),
         stop_grace_s=_seconds(values.shutdown_timeout, "--shutdown-timeout", default=25.0),
-        log_dir=values.log_dir or "ranks-logs",
+        log_dir=values.log_dir or (None if _RUN in environ else "ranks-logs"),
         topology=_topology(values.topology),
         preflight=values.preflight,
         working_dir=None if values.working_dir is None else _folder(values.working_dir),

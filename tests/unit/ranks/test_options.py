@@ -150,6 +150,12 @@ def test_the_environment_is_sent_without_what_belongs_to_this_machine() -> None:
     assert found.sent == {"HF_TOKEN": "s"}
 
 
+def test_ranks_are_logged_to_files_but_in_a_run_whose_log_masks_secrets() -> None:
+    assert read(["x.py"], {})[0].log_dir == "ranks-logs"
+    assert read(["x.py"], {"AIR_RUN_ID": "r"})[0].log_dir is None
+    assert read(["--log-dir", "d", "x.py"], {"AIR_RUN_ID": "r"})[0].log_dir == "d"
+
+
 def test_help_begins_with_an_example_and_names_every_option_once() -> None:
     text = parser().format_help()
     assert text.startswith("air-ranks --nodes 2 --gpus-per-node 8 train.py")
