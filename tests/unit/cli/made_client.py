@@ -69,6 +69,7 @@ def made_plan() -> Any:
         script=None,
         record=RECORD,
         refusal=None,
+        environment_there=None,
         warnings=("permissions are kept in the run's record and mean nothing here",),
     )
 

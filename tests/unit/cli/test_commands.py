@@ -124,6 +124,13 @@ def test_an_environment_that_is_not_there_yet_is_announced() -> None:
     assert any("the Python 3.11 that runs air" in line for line in check_marks(plan, PLAIN))
 
 
+def test_an_environment_that_the_nodes_have_is_told_and_not_announced_as_work() -> None:
+    plan = made_plan()
+    plan.environment.cached = False
+    plan.environment_there = "the cluster's Python 3.11.7 with Ray 2.60.0"
+    assert "✓ environment AI5+1     the cluster's Python 3.11.7 with Ray 2.60.0" in check_marks(plan, PLAIN)
+
+
 def test_variables_of_all_nodes_are_told_once() -> None:
     assert joined_variables([]) == []
     assert joined_variables([{"A": "0", "B": "x", "C": "1"}, {"A": "1", "B": "x", "C": "5"}]) == [
