@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from airlane.backends.base import Interruption
@@ -24,6 +26,7 @@ from airlane.store.records import CauseKind, RunRecord
 
 _TOLD = (RunPaths(Path()).status.name, RunPaths(Path()).events.name)
 _SEND_EVERY_S = 0.2
+_LAST_WORD_PATIENCE_S = 300.0
 
 
 class Driving:
@@ -40,8 +43,13 @@ class Driving:
         self._kit = self._door.put((self._own / KIT).read_bytes())
         code = self._own / CODE
         self._code = self._door.put(code.read_bytes() if code.exists() else b"")
-        self._sender = Sender(paths, Outbox(session_folder() / "logs", f"air-{run.id}"))
+        self._sender = Sender(paths, Outbox(self._logs(), f"air-{run.id}"))
         self._sender.start()
+
+    def _logs(self) -> Path:
+        """What this node's own agent serves: a driver on a host with several nodes is connected to any of them."""
+        logs = self._own.parents[1] / "logs"
+        return logs if logs.is_dir() else session_folder() / "logs"
 
     def _take_secrets(self) -> dict[str, bytes]:
         """From here on they are in no file of this node."""
@@ -113,9 +121,22 @@ class Sender:
         """Send the rest, and say that it is all."""
         self._closing.set()
         self._thread.join()
-        self._send(self._kept)  # a database that is written no more
-        self._send(self._feed)
-        self._outbox.end()
+        self._insist(lambda: self._send(self._kept))  # a database that is written no more
+        self._insist(lambda: self._send(self._feed))
+        with contextlib.suppress(OSError):  # what the disk refuses now is written by the next line
+            self._outbox.end()
+        self._insist(self._outbox.flush)
+
+    def _insist(self, tell: Callable[[], None]) -> None:
+        """Until the disk has room: nobody tells it after us."""
+        deadline = time.monotonic() + _LAST_WORD_PATIENCE_S
+        while time.monotonic() < deadline:
+            try:
+                tell()
+            except OSError:
+                time.sleep(self._every_s)
+            else:
+                return
 
 
 def is_told(name: str) -> bool:

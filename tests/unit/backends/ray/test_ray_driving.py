@@ -68,3 +68,25 @@ def test_what_mlflow_kept_travels_when_it_is_closed_and_the_end_is_the_last_word
     assert set(files) == {"attempts/0/nodes/0.log", "tracking/0/mlflow.db", "status.json"}
     assert [kind for kind, _ in found if kind is not Kind.MARK][-1] is Kind.END
     assert is_kept("tracking/0/mlflow.db")
+
+
+class FullDisk(Outbox):
+    """An outbox whose disk has no room at first."""
+
+    refusals = 3
+
+    def flush(self) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise OSError(28, "No space left on device")
+        super().flush()
+
+
+def test_a_disk_that_is_full_at_the_end_is_waited_for(paths: RunPaths, tmp_path: Path) -> None:
+    paths.log(attempt=0, node=0).write_bytes(b"hello\n")
+    sender = Sender(paths, FullDisk(tmp_path / "logs", "air-7k2m9q4d"), every_s=0.001)
+    sender.start()
+    sender.close()
+    kinds = [kind for kind, _ in told(tmp_path / "logs")]
+    assert kinds.count(Kind.FRAME) == 1
+    assert kinds.count(Kind.END) == 1
