@@ -86,7 +86,9 @@ class Seat:
 
     def start(self, kit: bytes, order: bytes, mark: str, call: bytes | None) -> None:
         """Start the rank of an order; what happens to it is told by `follow`."""
-        self._folder, self._mark = tempfile.mkdtemp(prefix="air-rank-"), mark
+        scratch = os.environ.get("RAY_TMPDIR")  # in a run of Airlane, who removes it even after a SIGKILL of all
+        self._folder = tempfile.mkdtemp(prefix="air-rank-", dir=scratch if scratch and Path(scratch).is_dir() else None)
+        self._mark = mark
         with zipfile.ZipFile(io.BytesIO(kit)) as archive:
             archive.extractall(self._folder)
         if call is not None:

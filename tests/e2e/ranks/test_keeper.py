@@ -241,6 +241,20 @@ def test_an_order_may_be_larger_than_a_pipe(tmp_path: Path) -> None:
     assert told.until_over().out == b"120000\n"
 
 
+def test_what_a_rank_needs_lies_where_it_is_removed_even_if_all_on_the_node_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("RAY_TMPDIR", str(scratch))
+    told = python("print('up', flush=True); import time; time.sleep(300)", tmp_path).until(b"up\n")
+    assert [path.name[:9] for path in scratch.iterdir()] == ["air-rank-"]
+    told.seat.tell("kill")
+    told.until_over()
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "gone"))
+    assert python("print('up')", tmp_path).until_over().out == b"up\n"
+
+
 def test_a_seat_can_start_one_rank_after_the_other(tmp_path: Path) -> None:
     seat = Seat()
     for count in range(3):
