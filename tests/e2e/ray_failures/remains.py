@@ -14,7 +14,7 @@ from ray_lab import RayLab
 from ray_runs_home import RayRunsHome
 
 SECRET = f"sesame-{os.urandom(8).hex()}"
-_GONE_WITHIN_S = 30.0
+_GONE_WITHIN_S = 60.0
 _DRIVER = (b"airlane.supervise.batch", b"boot.py")
 _AGENT = b"launch/__main__.py"
 # What Ray keeps in its cache of packages: nothing of it says anything without a key that is not there.

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from e2e.ray_failures.cut_proxy import CutProxy
 from e2e.ray_failures.remains import assert_nothing_is_left, drivers_of
+from e2e.ray_replica.cut_proxy import CutProxy
 from ray_runs_home import RayRunsHome, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

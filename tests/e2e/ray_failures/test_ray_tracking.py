@@ -30,6 +30,18 @@ def tracked(runs: RayRunsHome, ray_environment: Path) -> Iterator[RayRunsHome]:
     server.stop(Home(runs.home))
 
 
+def test_the_homes_server_is_reached_from_a_node(tracked: RayRunsHome) -> None:
+    run_id = tracked.submit(LOGS, nodes=1)
+    view = tracked.ended(run_id)
+    assert view["status"] == "SUCCESS", (view, tracked.log(run_id))
+    found = server.status(Home(tracked.home))
+    assert found is not None
+    assert found.public_uri is not None
+    assert f"to {found.public_uri}" in tracked.log(run_id)
+    assert _losses(tracked, run_id) == [0.25]
+    assert_nothing_is_left(tracked, run_id)
+
+
 def test_what_a_node_could_not_tell_the_server_is_there_when_it_answers_again(tracked: RayRunsHome) -> None:
     home = Home(tracked.home)
     file = tracked.workload(LOGS, nodes=1)
@@ -40,26 +52,21 @@ def test_what_a_node_could_not_tell_the_server_is_there_when_it_answers_again(tr
     (folder,) = tracked.home.glob("runs/*/*")
     cut_off = folder.name
     view = tracked.ended(cut_off)
-    assert view["status"] == "SUCCESS", tracked.log(cut_off)
+    assert view["status"] == "SUCCESS", (view, tracked.log(cut_off))
     assert view["mlflow_url"] is None
     assert list(folder.glob("tracking/*/*")), "what it recorded has come home"
+    assert tracked.ended(tracked.submit("true", nodes=1))["status"] == "SUCCESS"  # it starts the server again
+    wait_until(lambda: tracked.view(cut_off)["mlflow_url"] is not None, within_s=60, what="it is uploaded")
+    assert _losses(tracked, cut_off) == [0.25]
+    assert not (folder / "tracking").exists()
+    assert_nothing_is_left(tracked, cut_off)
 
-    reached = tracked.submit(LOGS, nodes=1)
-    view = tracked.ended(reached)
-    assert view["status"] == "SUCCESS", tracked.log(reached)
+
+def _losses(runs: RayRunsHome, run_id: str) -> list[float]:
+    """What the home's server has."""
+    home = Home(runs.home)
     found = server.status(home)
     assert found is not None
-    assert found.public_uri is not None
-    assert f"to {found.public_uri}" in tracked.log(reached)
-    wait_until(lambda: tracked.view(cut_off)["mlflow_url"] is not None, within_s=60, what="it is uploaded")
+    asked = {"run_id": runs.view(run_id)["mlflow_url"].rstrip("/").rpartition("/")[2], "metric_key": "loss"}
     with closing(Mlflow(found.uri, variables(home))) as mlflow:
-        for run_id in (cut_off, reached):
-            assert _losses(mlflow, tracked.view(run_id)["mlflow_url"]) == [0.25]
-    assert not (folder / "tracking").exists()
-    for run_id in (cut_off, reached):
-        assert_nothing_is_left(tracked, run_id)
-
-
-def _losses(mlflow: Mlflow, url: str) -> list[float]:
-    asked = {"run_id": url.rstrip("/").rpartition("/")[2], "metric_key": "loss"}
-    return [float(row["value"]) for row in mlflow._get("/metrics/get-history", asked)["metrics"]]
+        return [float(row["value"]) for row in mlflow._get("/metrics/get-history", asked)["metrics"]]
