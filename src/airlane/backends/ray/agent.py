@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airlane.backends.ray.replica import Source
 
 _KIT = "kit"
+_AFTER = "airlane/backends/ray/after.sh"
 _PRIVATE = "private"
 _LOOK_EVERY_S = 0.05
 _END_S = 8.0
@@ -53,25 +54,28 @@ class Agent:
         self._ticks: int | None = None
         self._stdin: int | None = None
         self._source: Source | None = None
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self._base.parent).chmod(0o700)
-        self._unpack_kit(kit)
-        self._life = self._leave_nothing()
-
-    def _unpack_kit(self, kit: bytes) -> None:
-        folder = self._own / _KIT
-        shutil.rmtree(folder, ignore_errors=True)
         with tarfile.open(fileobj=io.BytesIO(kit), mode="r:gz") as archive:
-            archive.extractall(folder, filter="data")
-        sys.path.insert(0, str(folder))
+            self._life = self._leave_nothing(archive)  # before there is anything
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self._base.parent).chmod(0o700)
+            self._unpack_kit(archive)
 
-    def _leave_nothing(self) -> int:
+    def _leave_nothing(self, kit: tarfile.TarFile) -> int:
         """Have everything removed when this actor is gone, whatever ends it: when what is returned is closed."""
+        script = kit.extractfile(_AFTER)
+        if script is None:
+            raise FileNotFoundError(_AFTER)
         reading, writing = os.pipe()
-        script = self._own / _KIT / "airlane" / "backends" / "ray" / "after.sh"
-        subprocess.run(["/bin/sh", str(script), str(self._own)], check=True, stdin=reading, start_new_session=True)
+        line = ["/bin/sh", "-c", script.read().decode(), "after.sh", str(self._own)]
+        subprocess.run(line, check=True, stdin=reading, start_new_session=True)
         os.close(reading)
         return writing
+
+    def _unpack_kit(self, kit: tarfile.TarFile) -> None:
+        folder = self._own / _KIT
+        shutil.rmtree(folder, ignore_errors=True)
+        kit.extractall(folder, filter="data")
+        sys.path.insert(0, str(folder))
 
     def hello(self) -> dict[str, Any]:
         """What the supervisor must know of this node before it can give an order."""

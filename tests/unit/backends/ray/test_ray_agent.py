@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import io
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from airlane.backends.ray import agent
 from airlane.backends.ray.agent import travels
+from airlane.backends.ray.package import kit
 
 
 def test_the_actors_class_needs_nothing_of_ours_to_arrive_on_a_node() -> None:
@@ -54,3 +57,8 @@ def test_what_others_write_and_what_is_secret_stays(path: str) -> None:
 
 def test_the_first_node_tells_all_others_of_the_runs_own_cluster() -> None:
     assert travels(0, 0)("attempts/0/ray/cluster.json")
+
+
+def test_what_removes_an_agents_files_is_in_what_every_agent_gets() -> None:
+    with tarfile.open(fileobj=io.BytesIO(kit())) as archive:
+        assert agent._AFTER in archive.getnames()
