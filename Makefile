@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 AIR := $(BIN)/air
 
-.PHONY: help setup quickstart check format test unit lab bench docs
+.PHONY: help setup quickstart check format test unit long lab bench docs
 
 help:
 	@echo "make setup       the air command in .venv, with everything to develop it"
 	@echo "make quickstart  setup, then train a small language model with Ray on this machine"
 	@echo "make check       format, lint, types, imports, sizes, generated reference"
 	@echo "make test        every test (unit: make unit)"
+	@echo "make long        every test, those that take minutes too"
 	@echo "make lab         the tests on a real Slurm of several nodes, all of them (needs root on Linux)"
 	@echo "make bench       side-by-side measurements, printed as ratios"
 	@echo "make docs        regenerate docs/reference"
@@ -46,6 +47,9 @@ unit: setup
 
 test: setup
 	$(BIN)/pytest
+
+long: setup
+	AIR_LONG_TESTS=1 $(BIN)/pytest
 
 # The cluster on this machine (root, Linux, Slurm, Docker), with the tests that take minutes.
 lab: setup

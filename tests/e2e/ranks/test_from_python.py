@@ -75,6 +75,7 @@ except RankFailedError as error:
     ranks.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_a_function_may_be_restarted_and_the_connection_may_be_the_callers_own(ranks: Ranks) -> None:
     code = """
 import ray

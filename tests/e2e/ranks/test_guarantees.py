@@ -235,6 +235,7 @@ def test_7_equal_lines_of_all_ranks_are_shown_whole_and_logged_by_rank(ranks: Ra
     assert {log.read_text() for log in logs} == {f"{line}\n" * 500}
 
 
+@pytest.mark.long
 def test_7_a_rank_that_writes_faster_than_anybody_reads_waits_and_fills_no_memory(ranks: Ranks) -> None:
     ranks.write(
         "floods.py", "import sys\nfor n in range(10**7):\n print('x' * 999)\n n % 1000 or open('n', 'w').write(str(n))"
@@ -257,6 +258,7 @@ def _stands_still(file: Path) -> bool:
     return before != "" and file.read_text() == before
 
 
+@pytest.mark.long
 def test_8_nothing_is_left_when_the_output_is_not_read_any_more(ranks: Ranks) -> None:
     ranks.write("talks.py", "import time\nwhile True: print('x', flush=True); time.sleep(0.01)")
     with ranks.start("--nodes", "1", "--nproc-per-node", "1", "talks.py") as process:
@@ -316,6 +318,7 @@ def test_a_script_that_is_not_there_is_told_with_the_node(ranks: Ranks) -> None:
     assert re.search(r"✗ rank \d on node \d \(127.* could not be started: .*missing\.py is not there", done.errors)
 
 
+@pytest.mark.long
 def test_a_working_folder_is_sent_to_nodes_that_do_not_have_it(ranks: Ranks) -> None:
     away = ranks.folder / "away"
     away.mkdir()

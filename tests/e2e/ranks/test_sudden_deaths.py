@@ -31,7 +31,9 @@ def first_pids(text: str) -> list[int]:
     return [int(pid) for line in re.findall(r"pids ([\d ]+)", text) for pid in line.split()]
 
 
-@pytest.mark.parametrize("after_s", [1.0, 3.0, 5.0, None])
+@pytest.mark.parametrize(
+    "after_s", [3.0, *(pytest.param(after_s, marks=pytest.mark.long) for after_s in (1.0, 5.0, None))]
+)
 def test_8_nothing_is_left_when_the_launcher_is_killed(ranks: Ranks, after_s: float | None) -> None:
     """Before there is a placement, while seats are taken, and when every rank runs."""
     ranks.write("stays.py", STAYS)
@@ -97,6 +99,7 @@ def test_9_a_node_that_dies_is_the_cause_and_the_next_generation_does_without_it
         ranks.assert_nothing_left(within_s=30)
 
 
+@pytest.mark.long
 def test_9_without_enough_nodes_left_the_launch_ends_with_the_numbers(tmp_path: Path, ray_python: Path) -> None:
     with RayLab(tmp_path, ray_python, nodes=2) as lab:
         ranks = Ranks(tmp_path, ray_python, lab)
@@ -111,6 +114,7 @@ def test_9_without_enough_nodes_left_the_launch_ends_with_the_numbers(tmp_path: 
         assert "✗ no room for 2 nodes with 2 GPUs and 2 CPUs each: 1 of the cluster's 1 node can hold that" in errors
 
 
+@pytest.mark.long
 def test_8_nothing_hangs_and_nothing_is_left_when_the_clusters_head_dies(tmp_path: Path, ray_python: Path) -> None:
     """Ray's own calls would wait a minute for it, and then end the process."""
     with RayLab(tmp_path, ray_python, nodes=1) as lab:

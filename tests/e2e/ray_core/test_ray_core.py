@@ -83,6 +83,7 @@ def test_calls_run_side_by_side_and_their_results_are_passed_on(core: Core) -> N
     assert spread == "6 spread calls ran on 3 nodes"
 
 
+@pytest.mark.long
 def test_an_object_is_stored_once_and_read_in_place_on_every_node(core: Core) -> None:
     assert core.run("objects.py") == [
         "8 MB, stored once, read by 6 calls on 3 nodes: {1000000.0}",
@@ -92,6 +93,7 @@ def test_an_object_is_stored_once_and_read_in_place_on_every_node(core: Core) ->
     ]
 
 
+@pytest.mark.long
 def test_results_come_in_the_order_of_their_completion(core: Core) -> None:
     assert core.run("wait.py") == [
         "started    (3.6, 0.4, 2.0)",
@@ -102,6 +104,7 @@ def test_results_come_in_the_order_of_their_completion(core: Core) -> None:
     ]
 
 
+@pytest.mark.long
 def test_whole_parts_of_and_made_up_resources_are_counted(core: Core) -> None:
     assert core.run("resources.py") == [
         "a CPU each, on this node       2 fit, on 1 of 3 nodes; one more waits",
@@ -124,6 +127,7 @@ def test_killed_processes_are_replaced_as_often_as_was_said(core: Core) -> None:
     assert [line for line in core.run("retries.py") if line in expected] == expected
 
 
+@pytest.mark.long
 def test_each_call_has_the_variables_and_the_code_that_it_asked_for(core: Core) -> None:
     assert core.run("environments.py") == [
         "variables: ['hello', 'good day', 'hello']",
@@ -132,6 +136,7 @@ def test_each_call_has_the_variables_and_the_code_that_it_asked_for(core: Core) 
     ]
 
 
+@pytest.mark.long
 def test_an_actor_serves_many_callers_and_is_found_by_name(core: Core) -> None:
     paid, found, fetched, killed = core.run("actors.py")
     assert paid == "5 callers paid in 10 times 1: 50"

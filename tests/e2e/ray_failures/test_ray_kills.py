@@ -35,7 +35,7 @@ OWN_FAILURE = ("exit_code", "FAILED")
 FEW_AND_MANY = pytest.mark.parametrize(
     "rounds",
     [
-        pytest.param(2, marks=pytest.mark.timeout(600)),
+        pytest.param(2, marks=[pytest.mark.long, pytest.mark.timeout(600)]),
         pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
     ],
 )

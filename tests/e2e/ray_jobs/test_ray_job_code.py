@@ -96,6 +96,7 @@ def test_modules_and_variables_of_a_runtime_environment_are_there(desk: Desk, tm
     assert (done.returncode, done.stdout) == (0, "from mylib from a file grüß dich\n"), done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_package_that_is_not_there_fails_the_job_with_rays_own_reason(desk: Desk) -> None:
     done = desk.submit("--working-dir", "file:///no/such/code.zip", "--", "echo", "hi")
@@ -121,6 +122,7 @@ def test_what_is_too_large_is_refused_before_it_is_sent_naming_the_largest(desk:
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_is_just_small_enough_arrives(desk: Desk, tmp_path: Path) -> None:
     code = tmp_path / "code"

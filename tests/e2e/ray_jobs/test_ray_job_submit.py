@@ -153,6 +153,7 @@ def test_what_waits_for_a_busy_node_says_so_with_the_numbers(desk: Desk) -> None
     assert [event["line"] for event in map(json.loads, out.splitlines()) if event.get("type") == "LOG"] == ["hi"]
 
 
+@pytest.mark.long
 def test_a_job_that_waits_is_stopped_when_it_starts_and_until_then_it_is_said_so(desk: Desk) -> None:
     place = '{"node:127.0.0.3": %s}'
     holder = desk.started("--entrypoint-resources", place % "0.9", "--", "sleep", "100")

@@ -122,6 +122,7 @@ def test_a_line_written_on_a_node_is_here_within_a_second(ray_lab: RayLab, tmp_p
     assert (there / "status.json").exists()
 
 
+@pytest.mark.long
 def test_a_connection_cut_again_and_again_loses_nothing(ray_lab: RayLab, tmp_path: Path) -> None:
     writer = Writer(tmp_path / "node", logs_of(ray_lab, WORKER), "air-cut")
     there = tmp_path / "user"
@@ -237,6 +238,7 @@ def test_a_mirror_outlives_its_starter_and_its_own_death_and_ends_with_the_run(
     assert ensure_mirror(scene.run) is False
 
 
+@pytest.mark.long
 def test_two_mirrors_started_at_once_become_one(ray_lab: RayLab, ray_python: Path, tmp_path: Path) -> None:
     scene = JobScene(ray_lab, ray_python, tmp_path, HEAD)
     started = [ensure_mirror(scene.run) for _ in range(4)]
@@ -286,6 +288,7 @@ def test_what_came_from_a_node_stays_when_the_node_has_died(own_lab: RayLab, ray
         inbox.sync()
 
 
+@pytest.mark.long
 def test_a_mirror_costs_next_to_nothing(ray_lab: RayLab, ray_python: Path, tmp_path: Path) -> None:
     scene = JobScene(ray_lab, ray_python, tmp_path, HEAD)
     ensure_mirror(scene.run)

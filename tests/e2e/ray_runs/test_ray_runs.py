@@ -96,6 +96,7 @@ def test_who_watched_may_be_killed_and_the_logs_still_come_home(runs: RayRunsHom
     assert runs.log(run_id, 1).splitlines() == [f"line {number}" for number in range(1, 41)]
 
 
+@pytest.mark.long
 def test_a_run_is_followed_from_another_terminal_while_it_runs(runs: RayRunsHome) -> None:
     run_id = runs.submit("for i in 1 2 3; do echo tick $i; sleep 1; done", nodes=1)
     done = runs.air("logs", run_id)
@@ -181,6 +182,7 @@ def test_without_its_token_a_cluster_is_not_entered_and_the_way_in_is_told(
     assert not list(runs.home.glob("runs/*/*"))
 
 
+@pytest.mark.long
 def test_dependencies_are_there_for_the_command_though_the_cluster_lacks_them(runs: RayRunsHome) -> None:
     environment = {"version": "AI5", "dependencies": ["iniconfig==2.1.0", "cowsay==6.1"]}
     command = "python -c 'import cowsay, ray, sys; print(cowsay.__version__, ray.__version__, sys.prefix)'"
