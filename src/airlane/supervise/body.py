@@ -126,12 +126,12 @@ def mlflow_python(home: Home) -> Callable[[], Path]:
 def cluster_mlflow() -> Path:
     """The interpreter that serves MLflow where nothing can be built: this one.
 
-    Raises TrackingError when it has no MLflow.
+    Raises TrackingError when it has no MLflow, or not what its logins need.
     """
     from importlib.util import find_spec
 
-    if find_spec("mlflow") is None:
-        raise TrackingError(f"there is no mlflow in {sys.executable}, with which metrics could be kept")
+    if find_spec("mlflow") is None or find_spec("flask_wtf") is None:
+        raise TrackingError(f"there is no mlflow[auth] in {sys.executable}, with which metrics could be kept")
     return Path(sys.executable)
 
 
