@@ -97,6 +97,7 @@ def _queued(runs: RayRunsHome, run_id: str) -> bool:
     return bool(view["phase"] == "queued" and "are free" in (view["detail"] or ""))
 
 
+@pytest.mark.long
 def test_a_dashboard_that_is_away_for_a_while_loses_no_line_and_no_cancel(runs: RayRunsHome) -> None:
     with CutProxy(int(runs.lab.url.rpartition(":")[2])) as proxy:
         runs.configure(address=proxy.url, stop_grace_s=5)

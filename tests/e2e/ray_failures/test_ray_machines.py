@@ -31,6 +31,7 @@ def first_end(view: dict[str, Any]) -> tuple[str, str]:
     return first["status"], first["cause"]["kind"]
 
 
+@pytest.mark.long
 def test_a_run_goes_on_without_a_node_that_hangs_and_nothing_of_it_is_left_there_when_it_wakes(
     runs: RayRunsHome,
 ) -> None:

@@ -42,6 +42,7 @@ def test_the_homes_server_is_reached_from_a_node(tracked: RayRunsHome) -> None:
     assert_nothing_is_left(tracked, run_id)
 
 
+@pytest.mark.long
 def test_what_a_node_could_not_tell_the_server_is_there_when_it_answers_again(tracked: RayRunsHome) -> None:
     home = Home(tracked.home)
     file = tracked.workload(LOGS, nodes=1)
