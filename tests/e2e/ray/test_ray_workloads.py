@@ -158,3 +158,13 @@ def tmp_path_short() -> Path:
     folder = Path(f"/tmp/airtest-{os.getpid()}")
     folder.mkdir(mode=0o700)
     return folder
+
+
+@pytest.mark.long
+def test_a_command_starts_ranks_on_the_cluster_around_it(bench: Bench) -> None:
+    run_id = bench.submit("air-ranks --no-python /bin/sh -c 'echo \"I am $RANK of $WORLD_SIZE\"'")
+    view = bench.ended(run_id, within_s=240)
+    assert view["status"] == "SUCCESS", bench.log(run_id)
+    for rank in range(2):
+        assert f"[rank {rank}] I am {rank} of 2" in bench.log(run_id)
+    assert left_of(run_id) == []
