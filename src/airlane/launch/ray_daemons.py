@@ -32,6 +32,8 @@ _NOT_INHERITED = (
     "RAY_NAMESPACE",
 )
 _MOST_STARTS = 3
+# Source: Ray 2.60, _private/node.py.
+_TOO_SLOW = ("timed out during startup", "No node info found for head node")
 _LOOK_EVERY_S = 0.5
 _TAIL_BYTES = 8192
 _TAIL_LINES = 12
@@ -76,12 +78,17 @@ class Daemons:
             if self._run_start([ray, "start", *self._arguments(ports, head)], ports, deadline):
                 return ports
             self.end()  # it holds the temporary folder, and ports
-            stolen = not ports.is_free()
+            again = not ports.is_free() or self._was_slow()
             ports.give_back()
-            if not stolen or self._starts == _MOST_STARTS or self._stopped():
+            if not again or self._starts == _MOST_STARTS or self._stopped() or time.monotonic() > deadline:
                 said = "".join(f"\n  {line}" for line in tail(self._settings.start_log(self._node))[-_SHOWN_LINES:])
                 where = self._settings.node_in_words(self._node)
                 raise RayFailedError(f"`ray start` failed on {where}{said}")
+
+    def _was_slow(self) -> bool:
+        """Whether Ray gave up on itself: 30 s are all that it takes, on a busy machine or a cold disk too few."""
+        said = tail(self._settings.start_log(self._node))
+        return any(words in line for line in said for words in _TOO_SLOW)
 
     def _run_start(self, line: list[str], ports: PortBlock, deadline: float) -> bool:
         environment = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from airlane.launch import ray_daemons
-from airlane.launch.ray_daemons import Daemons, base_environment, primary_address, tail
+from airlane.launch.ray_daemons import Daemons, RayFailedError, base_environment, primary_address, tail
 from airlane.launch.ray_ports import take_block
 from airlane.launch.ray_settings import RaySettings
 
@@ -85,6 +86,31 @@ def test_nodes_of_this_machine_have_loopback_addresses_of_their_own() -> None:
 )
 def test_the_environment_leads_to_this_cluster_alone(given: dict[str, str], name: str, expected: Any) -> None:
     assert base_environment(SETTINGS, given).get(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "starts", "raises"),
+    [
+        ("Exception: The current node timed out during startup.", 2, False),
+        ("Unable to connect to GCS", 1, True),
+    ],
+)
+def test_a_node_that_was_too_slow_for_ray_is_started_again_and_a_broken_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, said: str, starts: int, raises: bool
+) -> None:
+    program = tmp_path / "ray"
+    counted = tmp_path / "starts"
+    first = f'[ "$(wc -l <"{counted}")" = 2 ] || {{ echo "{said}"; exit 1; }}'
+    program.write_text(f'#!/bin/sh\necho x >>"{counted}"\n{first}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    daemons = Daemons(replace(SETTINGS, folder=str(tmp_path)), 2, lambda: False)
+    try:
+        daemons.start("10.0.0.1:20000", time.monotonic() + 60).give_back()
+        assert not raises
+    except RayFailedError:
+        assert raises
+    assert len(counted.read_text().splitlines()) == starts
 
 
 def test_the_end_of_a_log_is_told_without_empty_lines(tmp_path: Path) -> None:
