@@ -27,7 +27,7 @@ def logs_of(lab: RayLab, node: int) -> Path:
 
 def ask(lab: RayLab, node: int, filename: str, lines: int) -> bytes:
     query = urlencode({"node_id": lab.node_id(node), "filename": filename, "lines": lines})
-    return Dashboard(lab.url, lab.token).get(f"/api/v0/logs/file?{query}")
+    return Dashboard(lab.url, lab.token, timeout_s=60).get(f"/api/v0/logs/file?{query}")
 
 
 @pytest.mark.parametrize("node", [HEAD, WORKER])
@@ -47,7 +47,7 @@ def test_a_file_that_is_not_there_and_a_node_that_is_not_there_are_told_apart(ra
     assert raised.value.words.startswith("A file is not found at")
     query = urlencode({"node_id": "0" * 56, "filename": "air-nowhere-0.out", "lines": 1})
     with pytest.raises(RayAnswerError) as raised:
-        Dashboard(ray_lab.url, ray_lab.token).get(f"/api/v0/logs/file?{query}")
+        Dashboard(ray_lab.url, ray_lab.token, timeout_s=60).get(f"/api/v0/logs/file?{query}")
     assert raised.value.words.startswith("Agent for node id")
 
 
