@@ -27,7 +27,7 @@ _MARK = "AIR_TEST_RAY_LAB"
 _LOOPBACK = "127.0.0.1"
 _NOT_INHERITED = ("AIR_", "MLFLOW_", "RAY_", "CUDA_", "SLURM_")
 _OBJECT_STORE_BYTES = 100 << 20
-_READY_S = 180.0
+_READY_S = 300.0
 # `ray start` gives a node 30 s to register, and the head as long to answer, whatever else the machine does; then it
 # fails with these words.
 _TOO_SLOW = ("timed out during startup", "No node info found for head node in GCS")
