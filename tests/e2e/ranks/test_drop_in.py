@@ -70,6 +70,7 @@ def test_a_preflight_measures_the_way_between_nodes_and_the_whole_before_the_wor
     assert len(done.said("workload")) == 4
 
 
+@pytest.mark.long
 def test_a_preflight_names_the_node_that_does_not_take_part(ranks: Ranks) -> None:
     """The fault is made: on one node the ranks of the preflight find no torch."""
     broken = ranks.folder / "broken"

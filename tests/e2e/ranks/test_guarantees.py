@@ -281,7 +281,7 @@ while True: time.sleep(1)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_8_ranks_may_save_when_the_launch_is_stopped(ranks: Ranks, number: signal.Signals) -> None:
     ranks.write("saves.py", SAVES)
     with ranks.start(*TWO_BY_TWO, "saves.py") as process:

@@ -120,6 +120,7 @@ def test_an_environment_without_ray_is_named(bench: Bench) -> None:
     assert run["cause"]["finding"].startswith("there is no `ray` in the environment")
 
 
+@pytest.mark.long
 def test_a_node_that_does_not_join_is_named_when_the_time_is_over(bench: Bench, tmp_path: Path) -> None:
     bench.ended(bench.submit("true"), within_s=400)  # the environment is there
     folder = tmp_path / "ray"

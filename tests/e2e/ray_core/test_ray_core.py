@@ -159,6 +159,7 @@ def test_the_four_strategies_place_bundles_as_they_promise_and_no_better(core: C
     ]
 
 
+@pytest.mark.long
 def test_a_group_for_each_node_puts_consecutive_ranks_on_the_same_node(core: Core) -> None:
     done = core.bench.air("ray", "exec", "--", "python", str(EXAMPLES / "one_group_per_node.py"))
     assert done.returncode == 0, done.stderr

@@ -73,6 +73,7 @@ def test_more_than_the_cluster_has_is_refused_at_once_with_the_numbers(runs: Ray
     assert runs.answer("list", "--all-status")["runs"] == []
 
 
+@pytest.mark.long
 def test_a_canceled_run_stops_in_order_and_leaves_nothing(runs: RayRunsHome) -> None:
     run_id = runs.submit('trap "echo saved; exit 0" TERM; echo up; while :; do sleep 0.1; done')
     runs.await_log(run_id, "up")
@@ -104,6 +105,7 @@ def test_a_run_is_followed_from_another_terminal_while_it_runs(runs: RayRunsHome
     assert runs.view(run_id)["status"] == "SUCCESS"
 
 
+@pytest.mark.long
 def test_the_same_file_runs_here_and_there(runs: RayRunsHome) -> None:
     file = runs.workload("echo same $NUM_NODES")
     for profile in ("ray", "here"):
