@@ -99,7 +99,7 @@ class Agent:
         }
 
     def start(self, rank: int, order: str, sent: Mapping[str, bytes], secrets: Sequence[bytes], code: bytes) -> None:
-        """Put the run's files in place and start the agent. `order` is JSON, with a {} where a secret's file is."""
+        """Put the run's files in place and start the agent. `order` is JSON; its files of secrets are replaced here."""
         import json
 
         from airlane.backends.ray.replica import Source
