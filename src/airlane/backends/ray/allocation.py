@@ -44,7 +44,8 @@ class RayDoor(Protocol):
     def call(self, agent: Any, method: str, *arguments: Any) -> Any: ...
     def ready(self, promises: Sequence[Any], timeout_s: float, *, all_of_them: bool = False) -> list[Any]: ...
     def answer(self, promise: Any) -> Any: ...
-    def end(self, agents: Sequence[Any], group: Any) -> None: ...
+    def end(self, agents: Sequence[Any]) -> None: ...
+    def give_back(self, group: Any) -> None: ...
     def has_died(self, node: ClusterNode) -> bool: ...
 
 
@@ -74,6 +75,35 @@ class _Member:
     place: NodePlace
 
 
+class Holding:
+    """The run's bundles, held from attempt to attempt: what a node has saved on its own disk is there for the next.
+
+    They are given back when one of their nodes is lost, when they were never used, and at the end of the run.
+    """
+
+    def __init__(self, door: RayDoor) -> None:
+        self._door = door
+        self._node_ids: set[str] = set()
+        self.group: Any = None
+
+    def ask(self, name: str, bundles: Sequence[Mapping[str, float]]) -> None:
+        self.group = self._door.group(name, bundles)
+
+    def keep(self, node_ids: set[str]) -> None:
+        """For the next attempt: the bundles are on these nodes."""
+        self._node_ids = node_ids
+
+    def check(self) -> None:
+        """Give back what is of no more use: a bundle's node has died since."""
+        if self.group is not None and not self._node_ids <= {node.node_id for node in self._door.nodes()}:
+            self.give_back()
+
+    def give_back(self) -> None:
+        if self.group is not None:
+            self._door.give_back(self.group)
+        self.group, self._node_ids = None, set()
+
+
 class RayAllocation(Allocation):
     """Asked for with the first look, then greeted, then held."""
 
@@ -84,6 +114,7 @@ class RayAllocation(Allocation):
         attempt: int,
         *,
         door: RayDoor,
+        holding: Holding,
         demand: Demand,
         parcel: Parcel,
         clock: Callable[[], float] = time.monotonic,
@@ -92,11 +123,11 @@ class RayAllocation(Allocation):
         self._paths = paths
         self._attempt = attempt
         self._door = door
+        self._holding = holding
         self._demand = demand
         self._parcel = parcel
         self._clock = clock
         self._sink = Sink(paths.root)
-        self._group: Any = None
         self._agents: list[Any] = []
         self._hellos: list[Any] = []
         self._members: list[_Member] = []
@@ -114,16 +145,20 @@ class RayAllocation(Allocation):
     def waiting(self) -> Waiting | None:
         if self._members:
             return None
-        if self._group is None:
-            self._look_at_cluster()
-            bundles = [self._demand.bundle] * self._run.nodes
-            self._group = self._door.group(f"air-{self._run.id}-{self._attempt}", bundles)
         if not self._agents:
-            if not self._door.granted(self._group):
+            self._ask_for_bundles()
+            if not self._door.granted(self._holding.group):
                 self._check_wait()
                 return Waiting(self._words)
             self._greet()
         return self._await_hellos()
+
+    def _ask_for_bundles(self) -> None:
+        self._holding.check()
+        if self._holding.group is None:
+            self._look_at_cluster()
+            bundles = [self._demand.bundle] * self._run.nodes
+            self._holding.ask(f"air-{self._run.id}-{self._attempt}", bundles)
 
     def _check_wait(self) -> None:
         self._look_at_cluster()
@@ -150,7 +185,7 @@ class RayAllocation(Allocation):
         self._since = self._clock()
         arguments = (self._run.id, self._attempt, self._parcel.kit)
         for index in range(self._run.nodes):
-            agent = self._door.agent(self._group, index, self._demand, *arguments)
+            agent = self._door.agent(self._holding.group, index, self._demand, *arguments)
             self._agents.append(agent)
             self._hellos.append(self._door.call(agent, "hello"))
 
@@ -302,6 +337,7 @@ class RayAllocation(Allocation):
             self._over[node] = "its Ray node died"
 
     def release(self) -> None:
+        """End the agents; the bundles are kept for the next attempt, if it may have them."""
         if self._released:
             return
         self._released = True
@@ -310,8 +346,11 @@ class RayAllocation(Allocation):
         for promise in self._door.ready(closing, CLOSE_S, all_of_them=True):
             with contextlib.suppress(BackendError, AgentLostError):  # it is killed next
                 self._door.answer(promise)
-        if self._group is not None:
-            self._door.end(self._agents, self._group)
+        self._door.end(self._agents)
+        if self._members and not self._host_failed:
+            self._holding.keep({member.node.node_id for member in self._members})
+        else:
+            self._holding.give_back()
         for node in set(self._news.values()) - set(self._over):
             self._over[node] = "it was ended with its allocation"
         self._news.clear()

@@ -187,7 +187,7 @@ def _dependencies(facts: Mapping[str, Any]) -> Finding:
 
 def _storage(options: RayOptions, host: str, facts: Mapping[str, Any]) -> Finding:
     if options.storage is None:
-        words = "none: checkpoints stay on the nodes, and another attempt may get other nodes"
+        words = "none: checkpoints stay on the nodes, and one that is lost takes them along"
         return Finding("storage", None, words, 'storage = "/FOLDER" in the profile names a folder that all nodes share')
     if facts["storage"]:
         words = f"{options.storage} on {host}: {facts['storage']}"

@@ -164,14 +164,17 @@ class Door:
         except errors.RayError as error:
             raise AgentLostError(_short(str(error))) from error
 
-    def end(self, agents: Sequence[Any], group: Any) -> None:
-        """Kill the actors, and give the bundles back."""
-        from ray.util import remove_placement_group
-
+    def end(self, agents: Sequence[Any]) -> None:
+        """Kill the actors."""
         for agent in agents:
             with contextlib.suppress(Exception):  # it is gone already
                 self._ray.kill(agent, no_restart=True)
-        with contextlib.suppress(Exception):  # so is the cluster
+
+    def give_back(self, group: Any) -> None:
+        """Remove the placement group."""
+        from ray.util import remove_placement_group
+
+        with contextlib.suppress(Exception):  # the cluster is gone
             remove_placement_group(group)
             deadline = time.monotonic() + _REMOVAL_S
             while self._ray.util.placement_group_table(group).get("state") != "REMOVED":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from airlane.backends.base import Interruption
 from airlane.backends.ray.agent import session_folder
-from airlane.backends.ray.allocation import Parcel, RayAllocation
+from airlane.backends.ray.allocation import Holding, Parcel, RayAllocation
 from airlane.backends.ray.capacity import bundle
 from airlane.backends.ray.door import Demand, Door
 from airlane.backends.ray.options import RayOptions
@@ -39,6 +39,7 @@ class Driving:
         self._own = paths.root.parents[3]  # where boot.py has unpacked everything
         self._secrets = self._take_secrets()
         self._door = Door()
+        self._holding = Holding(self._door)
         self._runtime_env = runtime_env(run.environment.dependencies, ray=self._door.version)
         self._kit = self._door.put((self._own / KIT).read_bytes())
         code = self._own / CODE
@@ -70,6 +71,7 @@ class Driving:
             self._paths,
             attempt,
             door=self._door,
+            holding=self._holding,
             demand=Demand(bundle(self._run, options), self._runtime_env),
             parcel=Parcel(
                 kit=self._kit,
@@ -87,6 +89,7 @@ class Driving:
 
     def leave(self) -> None:
         """Tell the end, and leave nothing on this node but that."""
+        self._holding.give_back()
         self._sender.close()
         self._door.close()
         shutil.rmtree(self._own, ignore_errors=True)

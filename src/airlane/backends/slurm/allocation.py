@@ -305,9 +305,20 @@ class SlurmAllocation(Allocation):
             return None
         for words, (kind, summary) in _WHY.items():
             if self.said_why.startswith(words):
-                host = min(step.failed_hosts) if step.failed_hosts and kind is CauseKind.NODE_FAILED else None
+                host = self._failed_host() if kind is CauseKind.NODE_FAILED else None
                 return Interruption(kind, f"{summary}: Slurm job {self._job}", host)
         return self._ask_why()
+
+    def _failed_host(self) -> str | None:
+        """The machine that srun names, or, before it does, one that Slurm has taken out of the job."""
+        if self._step.failed_hosts:
+            return min(self._step.failed_hosts)
+        try:
+            job = self._slurm.show(self._job)
+        except BackendError:
+            return None
+        left = job.hosts if job is not None else self._hosts
+        return next((host for host in self._hosts if host not in left), None)
 
     @property
     def said_why(self) -> str:

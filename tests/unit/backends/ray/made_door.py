@@ -32,7 +32,8 @@ class MadeDoor:
     free: Mapping[str, float] = field(default_factory=lambda: {"CPU": 2.0})
     asked: list[Promise] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
-    ended: list[str] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
+    killed: list[int] = field(default_factory=list)
     answers: Callable[[Promise], None] = lambda _promise: None
     dead: set[str] = field(default_factory=set)
     now: float = 0.0
@@ -85,9 +86,11 @@ class MadeDoor:
             raise promise.lost
         return promise.answer
 
-    def end(self, agents: Sequence[Any], group: Any) -> None:
-        del agents
-        self.ended.append(group[0])
+    def end(self, agents: Sequence[Any]) -> None:
+        self.killed += agents
+
+    def give_back(self, group: Any) -> None:
+        self.returned.append(group[0])
 
     def has_died(self, node: ClusterNode) -> bool:
         return node.address in self.dead

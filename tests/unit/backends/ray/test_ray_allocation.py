@@ -11,7 +11,7 @@ import pytest
 
 from airlane.backends.base import Waiting
 from airlane.backends.ray.agent import travels
-from airlane.backends.ray.allocation import REPLACEMENT_S, Parcel, RayAllocation
+from airlane.backends.ray.allocation import REPLACEMENT_S, Holding, Parcel, RayAllocation
 from airlane.backends.ray.door import AgentLostError, Demand
 from airlane.errors import BackendError, CapacityError, NodeFailedError
 from airlane.launch.order import Order
@@ -44,12 +44,15 @@ def paths(tmp_path: Path) -> RunPaths:
     return RunPaths(tmp_path / "7k2m9q4d")
 
 
-def made(paths: RunPaths, door: MadeDoor, *, attempt: int = 0, grows: bool = False) -> RayAllocation:
+def made(
+    paths: RunPaths, door: MadeDoor, *, attempt: int = 0, grows: bool = False, holding: Holding | None = None
+) -> RayAllocation:
     return RayAllocation(
         RECORD,
         paths,
         attempt,
         door=door,
+        holding=holding or Holding(door),
         demand=Demand({"CPU": 1.0}, {}),
         parcel=Parcel(kit=b"kit", code=b"code", secrets={"/s": b"{}"}, wait_s=1200.0, grows=grows, storage=None),
         clock=lambda: door.now,
@@ -70,8 +73,8 @@ def order(paths: RunPaths, node: int) -> Order:
     )
 
 
-def started(paths: RunPaths, door: MadeDoor) -> RayAllocation:
-    allocation = made(paths, door)
+def started(paths: RunPaths, door: MadeDoor, *, holding: Holding | None = None) -> RayAllocation:
+    allocation = made(paths, door, holding=holding)
     assert allocation.waiting() is None
     for place in allocation.places():
         allocation.start(order(paths, place.node))
@@ -222,14 +225,45 @@ def test_a_node_lost_before_it_began_is_a_failed_machine(paths: RunPaths) -> Non
         made(paths, MadeDoor(THREE, answers=answer)).waiting()
 
 
-def test_stop_kill_and_release_are_harmless_when_repeated_and_give_the_bundles_back_once(paths: RunPaths) -> None:
+def test_a_retry_has_the_bundles_of_the_attempt_before(paths: RunPaths) -> None:
     door = MadeDoor(THREE)
-    allocation = started(paths, door)
+    holding = Holding(door)
+    started(paths, door, holding=holding).release()
+    assert (len(door.killed), door.returned) == (3, [])
+    assert made(paths, door, attempt=1, holding=holding).waiting() is None
+    assert door.groups == ["air-7k2m9q4d-0"]
+
+
+def test_bundles_whose_node_was_lost_or_has_died_since_are_given_back_and_others_asked_for(paths: RunPaths) -> None:
+    door = MadeDoor(SORTED)
+    holding = Holding(door)
+    lost = started(paths, door, holding=holding)
+    lost._host_failed.add(1)
+    lost.release()
+    assert door.returned == ["air-7k2m9q4d-0"]
+    again = made(paths, door, attempt=1, holding=holding)
+    assert again.waiting() is None
+    again.release()
+    assert door.returned == ["air-7k2m9q4d-0"]
+    door.dead.add(SORTED[1])
+    with pytest.raises(CapacityError):
+        made(paths, door, holding=holding).waiting()
+    assert door.returned == ["air-7k2m9q4d-0", "air-7k2m9q4d-1"]
+
+
+def test_stop_kill_and_release_are_harmless_when_repeated_and_the_end_gives_the_bundles_back_once(
+    paths: RunPaths,
+) -> None:
+    door = MadeDoor(THREE)
+    holding = Holding(door)
+    allocation = started(paths, door, holding=holding)
     for _ in range(2):
         allocation.stop(1)
         allocation.kill(1)
         allocation.release()
-    assert door.ended == ["air-7k2m9q4d-0"]
+    for _ in range(2):
+        holding.give_back()
+    assert (len(door.killed), door.returned) == (3, ["air-7k2m9q4d-0"])
     assert not any(report.agent_alive for report in allocation.look())
     assert len(door.told("close")) == 3
 
@@ -237,7 +271,7 @@ def test_stop_kill_and_release_are_harmless_when_repeated_and_give_the_bundles_b
 def test_an_allocation_that_was_never_asked_for_is_released_without_a_word(paths: RunPaths) -> None:
     door = MadeDoor(THREE)
     made(paths, door).release()
-    assert (door.groups, door.ended) == ([], [])
+    assert (door.groups, door.returned) == ([], [])
 
 
 def test_a_node_tells_of_its_own_files_and_of_none_that_another_has_written() -> None:

@@ -38,6 +38,7 @@ from .made_srun import MadeSrun, read_until
 
 CANCELLED = "slurmstepd: error: *** STEP 17.3 ON scan1 CANCELLED AT 2026-11-30T10:00:00"
 SILENCE_S = 60.0
+OUT_OF_THE_JOB = "scan1"  # SHOWN_EXIT_3 is a job that has scan2 alone
 
 
 CANCELED = Interruption(CauseKind.CANCELED, "canceled with scancel (Slurm job 17)")
@@ -445,7 +446,8 @@ def test_why_slurm_takes_the_nodes_back(bench: Bench, words: str, kind: CauseKin
     allocation = bench.started()
     assert allocation.interruption() is None
     bench.errs(f"{CANCELLED}{words} ***")
-    assert allocation.interruption() == Interruption(kind, summary)
+    host = OUT_OF_THE_JOB if kind is CauseKind.NODE_FAILED else None
+    assert allocation.interruption() == Interruption(kind, summary, host)
 
 
 def test_what_slurm_takes_back_without_a_word_is_over_once_the_controller_says_why(bench: Bench) -> None:
@@ -491,6 +493,25 @@ def test_the_machine_that_failed_is_told_with_the_node_failure(bench: Bench) -> 
     found = allocation.interruption()
     assert found is not None
     assert found.host == "scan2"
+
+
+def test_a_machine_that_srun_does_not_name_is_the_one_that_slurm_has_taken_out_of_the_job(bench: Bench) -> None:
+    allocation = bench.started()
+    bench.errs(f"{CANCELLED} DUE TO NODE FAILURE ***")
+    found = allocation.interruption()
+    assert found is not None
+    assert found.host == OUT_OF_THE_JOB
+
+
+def test_a_machine_that_nobody_names_stays_unnamed(bench: Bench) -> None:
+    allocation = bench.started()
+    bench.slurm._answers["scontrol_14"] = bench.slurm._answers["scontrol"] = SlurmUnavailableError(
+        "scontrol: no answer"
+    )
+    bench.errs(f"{CANCELLED} DUE TO NODE FAILURE ***")
+    found = allocation.interruption()
+    assert found is not None
+    assert found.host is None
 
 
 def test_a_time_limit_that_is_near_interrupts_and_is_not_taken_back(bench: Bench) -> None:
