@@ -45,11 +45,12 @@ check: setup
 unit: setup
 	$(BIN)/pytest -q tests/unit tests/house
 
+# One worker starts clusters and containers, one after the other; beside it, the other runs everything else.
 test: setup
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 long: setup
-	AIR_LONG_TESTS=1 $(BIN)/pytest
+	AIR_LONG_TESTS=1 $(BIN)/pytest -n 2 --dist loadgroup
 
 # The cluster on this machine (root, Linux, Slurm, Docker), with the tests that take minutes.
 lab: setup

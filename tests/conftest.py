@@ -2,6 +2,7 @@
 
 With AIR_REQUIRE_ROOT_TESTS=1, a test that is skipped for want of root fails; with AIR_REQUIRE_LAB_TESTS=1, one that is
 skipped for want of the lab. The summary says how many ran. What is marked `long` runs with AIR_LONG_TESTS=1 alone.
+With several workers, one starts clusters and containers, one after the other; the others take the rest.
 Ctrl-C means what it means in a terminal, whatever started pytest.
 """
 
@@ -14,6 +15,7 @@ import signal
 import sys
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -24,6 +26,8 @@ from ray_fixtures import ray_environment, ray_lab, ray_python  # noqa: F401 - fi
 settings.register_profile("airlane", deadline=None)
 settings.load_profile("airlane")
 
+# Below tests/: each of these keeps the machine busy, or waits for what it shares.
+ONE_AFTER_THE_OTHER = ("contract", "lab", "e2e/containers", "e2e/examples", "e2e/ranks", "e2e/ray", "e2e/tracking")
 LAB_PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "munged", "dockerd", "ip", "nsenter", "unshare")
 
 
@@ -64,12 +68,20 @@ def needs() -> list[Need]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
     if os.environ.get("AIR_LONG_TESTS") == "1":
         return
     long = [item for item in items if item.get_closest_marker("long")]
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
+
+
+def group_of(item: pytest.Item) -> str:
+    """What one worker runs as a whole: a file, or everything that must not run beside itself."""
+    name = item.path.relative_to(Path(__file__).parent).as_posix()
+    return "one after the other" if name.startswith(ONE_AFTER_THE_OTHER) else name
 
 
 def pytest_configure(config: pytest.Config) -> None:
