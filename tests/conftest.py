@@ -68,8 +68,9 @@ def needs() -> list[Need]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
     if os.environ.get("AIR_LONG_TESTS") == "1":
         return
     long = [item for item in items if item.get_closest_marker("long")]
