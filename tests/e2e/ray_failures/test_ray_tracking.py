@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -30,8 +31,10 @@ def tracked(runs: RayRunsHome, ray_environment: Path) -> Iterator[RayRunsHome]:
     server.stop(Home(runs.home))
 
 
-def test_the_homes_server_is_reached_from_a_node(tracked: RayRunsHome) -> None:
-    run_id = tracked.submit(LOGS, nodes=1)
+def test_the_homes_server_is_reached_from_a_node_and_gets_no_secret(tracked: RayRunsHome) -> None:
+    value = f"sesame-{os.urandom(8).hex()}"
+    assert tracked.air("secrets", "set", "hub/token", input=value).returncode == 0
+    run_id = tracked.submit(f'{LOGS}; echo "it is $TOKEN"', nodes=1, secrets={"TOKEN": "hub/token"})
     view = tracked.ended(run_id)
     assert view["status"] == "SUCCESS", (view, tracked.log(run_id))
     found = server.status(Home(tracked.home))
@@ -39,6 +42,11 @@ def test_the_homes_server_is_reached_from_a_node(tracked: RayRunsHome) -> None:
     assert found.public_uri is not None
     assert f"to {found.public_uri}" in tracked.log(run_id)
     assert _losses(tracked, run_id) == [0.25]
+    assert "it is ***" in tracked.log(run_id)
+    home = Home(tracked.home)
+    kept = [path for path in home.root.rglob("*") if path.is_file() and home.secrets not in path.parents]
+    assert [path for path in kept if path.is_relative_to(home.mlflow)], "MLflow's own files are among them"
+    assert [path for path in kept if value.encode() in path.read_bytes()] == []
     assert_nothing_is_left(tracked, run_id)
 
 

@@ -151,6 +151,11 @@ def test_a_secret_reaches_the_command_and_is_found_nowhere_else(runs: RayRunsHom
         "/api/v0/tasks?detail=1",
         "/api/v0/runtime_envs",
         "/nodes?view=summary",
+        f"/nodes/{runs.lab.node_id(0)}",
+        "/logical/actors",
+        "/events",
+        "/api/cluster_status",
+        "/api/v0/workers?detail=1",
         "/api/v0/placement_groups?detail=1",
     ):
         assert raw not in asked.get(path), path
