@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +16,7 @@ import pytest
 from airlane.api import tunnel
 from airlane.api.tunnel import RelayTunnel, SshTunnel, free_port, open_tunnel, ssh_argv
 from airlane.launch import ray_reach
+from real_sshd import real_sshd
 
 
 class Page(BaseHTTPRequestHandler):
@@ -64,47 +61,15 @@ def test_a_relay_carries_connections_side_by_side(dashboard: str, tmp_path: Path
 
 @pytest.fixture
 def sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A real sshd of this user on a port of its own; "there" leads to it for the ssh that a tunnel starts."""
-    program = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
-    if program is None or os.geteuid() != 0:
-        pytest.skip("needs root and sshd")
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)], check=True)
-    port = free_port(0)
-    settings = {
-        "Port": port,
-        "ListenAddress": "127.0.0.1",
-        "HostKey": tmp_path / "host",
-        "PidFile": tmp_path / "pid",
-        "AuthorizedKeysFile": tmp_path / "user.pub",
-        "StrictModes": "no",
-        "UsePAM": "no",
-        "PermitRootLogin": "yes",
-        "AllowTcpForwarding": "yes",
-    }
-    (tmp_path / "sshd_config").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-    (tmp_path / "ssh_config").write_text(
-        f"Host there\n HostName 127.0.0.1\n Port {port}\n User root\n IdentityFile {tmp_path / 'user'}\n"
-        " IdentitiesOnly yes\n StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n"
-    )
-    Path("/run/sshd").mkdir(exist_ok=True)
-    with subprocess.Popen([program, "-D", "-f", str(tmp_path / "sshd_config")], stderr=subprocess.DEVNULL) as server:
-        while not _answers(port):
-            assert server.poll() is None
-            time.sleep(0.01)
+    """A real sshd of this user; "there" leads to it for the ssh that a tunnel starts."""
+    with real_sshd(tmp_path) as ssh_config:
 
         def with_config(*args: object, **options: object) -> list[str]:
             line = ssh_argv(*args, **options)  # type: ignore[arg-type]
-            return [line[0], "-F", str(tmp_path / "ssh_config"), *line[1:]]
+            return [line[0], "-F", str(ssh_config), *line[1:]]
 
         monkeypatch.setattr(tunnel, "ssh_argv", with_config)
         yield "there"
-        server.terminate()
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.root
