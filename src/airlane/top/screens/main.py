@@ -1,0 +1,219 @@
+"""The lists: an overview, jobs and runs, nodes, actors, placement groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widget import Widget
+from textual.widgets import Input
+
+from airlane.top import columns
+from airlane.top.header import trouble_words
+from airlane.top.screens.base import TopScreen
+from airlane.top.values import Group, Panel, Snapshot
+from airlane.top.view import View
+from airlane.top.widgets.bars import Keys, Tabs
+from airlane.top.widgets.table import ABOVE, Table
+
+TABS = ("Overview", "Jobs", "Nodes", "Actors", "Groups")
+_LESSER = {0: 0, 1: 1, 3: 0, 4: 1}  # which of a tab's two lists
+_LESSER_SHARE = 0.4
+_LEAST_ROWS = 2
+_HIDDEN_WITHOUT_ROWS = ("runs", "bundles")
+
+Rows = Callable[[Snapshot], Sequence[Any]]
+
+
+class Listed:
+    """A table, and where its rows come from."""
+
+    def __init__(self, table: Table[Any], rows: Rows, *panels: Callable[[Snapshot], Panel[Any]]) -> None:
+        self.table = table
+        self._rows = rows
+        self._panels = panels
+        self._made_of: Snapshot | None = None
+        self._made: Sequence[Any] = ()
+
+    def show(self, view: View) -> None:
+        snapshot = view.snapshot
+        if snapshot is None:
+            return
+        if snapshot is not self._made_of:
+            self._made_of, self._made = snapshot, self._rows(snapshot)
+        said = (trouble_words(view, panel(snapshot)) for panel in self._panels)
+        self.table.show(self._made, view.context, trouble=", ".join(word for word in said if word))
+
+
+class MainScreen(TopScreen):
+    """Five tabs of one or two lists each."""
+
+    KEYS = (
+        ("Enter", "open"),
+        ("/", "filter"),
+        ("s", "sort"),
+        ("l", "logs"),
+        ("x", "stop"),
+        ("Tab", "next list"),
+        ("p", "pause"),
+        ("h", "help"),
+        ("q", "quit"),
+        ("t", "theme"),
+    )
+    CSS = """
+    .tab { display: none; height: 1fr; }
+    .tab.seen { display: block; }
+    .tab Table { height: 1fr; }
+    #filter { height: 1; border: none; padding: 0 1; display: none; }
+    #filter.typing { display: block; }
+    Keys.away { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(index + 1), f"tab({index})", show=False) for index in range(len(TABS))),
+        Binding("tab,right", "next_list(1)", show=False),
+        Binding("shift+tab,left", "next_list(-1)", show=False),
+        Binding("slash", "filter", show=False),
+        Binding("escape", "clear", show=False),
+        Binding("l", "logs", show=False),
+        Binding("x", "stop", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        nodes, groups = (lambda one: one.nodes), (lambda one: one.groups)
+        jobs, runs, train = (lambda one: one.jobs), (lambda one: one.runs), (lambda one: one.train)
+        actors: Callable[[Snapshot], Panel[Any]] = lambda one: one.actors  # noqa: E731
+        self.lists: tuple[tuple[Listed, ...], ...] = (
+            (
+                Listed(Table(columns.WORK, id="work"), columns.work_rows, jobs, runs, train),
+                Listed(Table(columns.NODES, id="all-nodes"), lambda one: one.nodes.data, nodes),
+            ),
+            (
+                Listed(Table(columns.JOBS, id="jobs"), lambda one: one.jobs.data, jobs),
+                Listed(Table(columns.RUNS, id="runs"), lambda one: (*one.runs.data, *one.train.data), runs, train),
+            ),
+            (Listed(Table(columns.NODES, id="nodes"), lambda one: one.nodes.data, nodes),),
+            (
+                Listed(Table(columns.CLASSES, id="classes"), lambda one: one.actors.data.classes, actors),
+                Listed(
+                    Table(columns.ACTORS, id="actors"), lambda one: columns.actor_rows(one.actors.data.living), actors
+                ),
+            ),
+            (
+                Listed(Table(columns.GROUPS, id="groups"), lambda one: one.groups.data, groups),
+                Listed(Table(columns.BUNDLES, id="bundles"), self._bundles),
+            ),
+        )
+        self.tab = 0
+        self._focus = [0 for _ in TABS]
+
+    def body(self) -> Iterable[Widget]:
+        yield Tabs(TABS)
+        for index, lists in enumerate(self.lists):
+            yield Vertical(*(listed.table for listed in lists), id=f"tab-{index}", classes="tab")
+        yield Input(id="filter", placeholder="words that rows must have", compact=True)
+
+    def on_mount(self) -> None:
+        self.action_tab(0)
+
+    # What is shown
+
+    def show(self, view: View) -> None:
+        super().show(view)
+        for listed in self.lists[self.tab]:
+            listed.show(view)
+        self._share_height()
+
+    def _share_height(self) -> None:
+        """The lesser list of two takes what it needs, as long as the other one keeps the larger part."""
+        lesser = _LESSER.get(self.tab)
+        room = self.query_one(f"#tab-{self.tab}").size.height
+        if lesser is None or not room:
+            return
+        table = self.lists[self.tab][lesser].table
+        table.display = table.count > 0 or table.id not in _HIDDEN_WITHOUT_ROWS
+        height = min(max(_LEAST_ROWS, table.count) + ABOVE, max(_LEAST_ROWS + ABOVE, int(room * _LESSER_SHARE)))
+        if table.styles.height is None or table.styles.height.value != height:
+            table.styles.height = height
+
+    def _bundles(self, _: Snapshot) -> Sequence[Any]:
+        group = self.query_one("#groups", Table).row
+        return group.bundles if isinstance(group, Group) else ()
+
+    @on(Table.Moved, "#groups")
+    def show_bundles(self) -> None:
+        view = self.top.view
+        if view.snapshot is not None:
+            bundles = self.lists[-1][1].table
+            bundles.show(self._bundles(view.snapshot), view.context)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._share_height)
+
+    # Which list
+
+    @property
+    def table(self) -> Table[Any]:
+        """The one that keys go to."""
+        return self.lists[self.tab][self._focus[self.tab]].table
+
+    def action_tab(self, index: int) -> None:
+        self.tab = index
+        for number in range(len(TABS)):
+            self.query_one(f"#tab-{number}").set_class(number == index, "seen")
+        self.query_one(Tabs).show(index)
+        self._stop_typing()
+        self.table.focus()
+        self.show(self.top.view)
+        self.call_after_refresh(self._share_height)
+
+    @on(Tabs.Chosen)
+    def tab_clicked(self, event: Tabs.Chosen) -> None:
+        self.action_tab(event.index)
+
+    def action_next_list(self, step: int) -> None:
+        """To the other list of the tab, then to the next tab."""
+        at = self._focus[self.tab] + step
+        if 0 <= at < len(self.lists[self.tab]):
+            self._focus[self.tab] = at
+            self.table.focus()
+            return
+        index = (self.tab + step) % len(TABS)
+        self._focus[index] = 0 if step > 0 else len(self.lists[index]) - 1
+        self.action_tab(index)
+
+    def on_descendant_focus(self) -> None:
+        for number, listed in enumerate(self.lists[self.tab]):
+            if listed.table.has_focus:
+                self._focus[self.tab] = number
+
+    # Filter
+
+    def action_filter(self) -> None:
+        box = self.query_one("#filter", Input)
+        box.value = self.table.filter
+        box.add_class("typing")
+        self.query_one(Keys).add_class("away")
+        box.focus()
+
+    def _stop_typing(self) -> None:
+        self.query_one("#filter").remove_class("typing")
+        self.query_one(Keys).remove_class("away")
+
+    @on(Input.Changed, "#filter")
+    def narrow(self, event: Input.Changed) -> None:
+        if event.input.has_class("typing"):
+            self.table.narrow(event.value)
+
+    @on(Input.Submitted, "#filter")
+    def keep_filter(self) -> None:
+        self._stop_typing()
+        self.table.focus()
+
+    def action_clear(self) -> None:
+        self.table.narrow("")
+        self._stop_typing()
+        self.table.focus()

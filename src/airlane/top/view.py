@@ -1,0 +1,47 @@
+"""Everything that a screen shows at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airlane.top.history import History
+from airlane.top.listing import Context
+from airlane.top.nodes import node_names
+from airlane.top.totals import Totals, totals
+from airlane.top.values import Panel, Snapshot
+from airlane.top.words import UNICODE, Marks
+
+OLD_AFTER_ROUNDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A round, what it sums up to, and what was before. `snapshot` is None until the first answer."""
+
+    now: float
+    snapshot: Snapshot | None = None
+    totals: Totals = field(default_factory=Totals)
+    history: History = field(default_factory=History)
+    names: Mapping[str, str] = field(default_factory=dict)
+    marks: Marks = UNICODE
+    interval_s: float = 2.0
+    paused: bool = False
+    asked_at: float | None = None
+
+    @property
+    def context(self) -> Context:
+        return Context(self.now, self.marks, self.names)
+
+    def old_s(self, panel: Panel[object]) -> float | None:
+        """How old its data is, where that is more than two rounds."""
+        age = panel.age_s(self.now)
+        return age if age is not None and age > OLD_AFTER_ROUNDS * self.interval_s + 1 else None
+
+
+def view_of(snapshot: Snapshot, now: float, *, history: History | None = None, marks: Marks = UNICODE) -> View:
+    """One round alone, as it is printed once; with a history, as it is added to the rounds before."""
+    sums = totals(snapshot)
+    kept = History() if history is None else history
+    kept.add(snapshot, sums)
+    return View(now, snapshot, sums, kept, node_names(snapshot.nodes.data), marks)
