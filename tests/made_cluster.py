@@ -16,6 +16,7 @@ from functools import cache, cached_property
 from typing import Any
 
 VARIANTS = 4
+_MOST = 10_000
 _BEGAN_S = 1_796_096_000
 _GB = 1 << 30
 _CORES = 192
@@ -59,6 +60,7 @@ class MadeCluster:
         self.stopped: set[str] = set()
         self._round = 0
         self._last_now: dict[int, float] = {}
+        self._actor_lists: dict[Any, bytes] = {}
 
     def version(self) -> bytes:
         return _json({"version": "4", "ray_version": "2.60.0", "ray_commit": "b7f4259e", "session_name": _SESSION[9:]})
@@ -113,23 +115,33 @@ class MadeCluster:
     @cached_property
     def _actor_summary(self) -> bytes:
         classes: dict[str, Counter[str]] = {}
-        for actor in self._actors:
+        taken = self._actors[:_MOST]
+        for actor in taken:
             classes.setdefault(actor["class_name"], Counter())[actor["state"]] += 1
         summary = {name: {"class_name": name, "state_counts": dict(counts)} for name, counts in classes.items()}
-        total = self.shape.actors
-        by_node = {"cluster": {"summary": summary, "total_actors": total, "summary_by": "class"}}
-        return _state_answer({"node_id_to_summary": by_node}, total, total)
+        by_node = {"cluster": {"summary": summary, "total_actors": len(taken), "summary_by": "class"}}
+        return _state_answer({"node_id_to_summary": by_node}, self.shape.actors, len(taken), len(taken))
 
     def actor_list(
         self, *, filters: Iterable[tuple[str, str, str]] = (), limit: int = 100, detail: bool = False
     ) -> bytes:
-        """At most `limit` of those that pass every filter (key, "=" or "!=", value)."""
-        wanted = tuple(filters)
-        if wanted == (("state", "!=", "DEAD"),) and detail and limit >= self.shape.actors - self.shape.dead:
-            return self._living_bodies[self._round % 2]
-        found = [actor for actor in self._actors if all(_passes(actor, *one) for one in wanted)]
-        rows = [{**actor, **(_actor_details(actor) if detail else {})} for actor in found[:limit]]
-        return _state_answer(rows, self.shape.actors, len(found))
+        """At most `limit` of those that pass every filter (key, "=" or "!=", value).
+
+        As with Ray, only "=" is looked at where the actors are kept, and no more than 10,000 of them come from there.
+        """
+        question = (tuple(filters), limit, detail, self._round % 2)
+        if question not in self._actor_lists:
+            self._actor_lists[question] = self._actor_list(tuple(filters), limit, detail, str(self._round % 2))
+        return self._actor_lists[question]
+
+    def _actor_list(self, filters: tuple[tuple[str, str, str], ...], limit: int, detail: bool, restarts: str) -> bytes:
+        equal = [one for one in filters if one[1] == "="]
+        there = [actor for actor in self._actors if all(_passes(actor, *one) for one in equal)]
+        left_out = len(self._actors) - len(there)
+        found = [actor for actor in there[:_MOST] if all(_passes(actor, *one) for one in filters)]
+        details = {"num_restarts": restarts}
+        rows = [{**actor, **(_actor_details(actor) | details if detail else {})} for actor in found[:limit]]
+        return _state_answer(rows, self.shape.actors, len(there[:_MOST]) + left_out, len(found))
 
     def groups(self) -> bytes:
         per_group = max(1, self.shape.nodes // 4)
@@ -156,15 +168,6 @@ class MadeCluster:
     def _logical(self) -> str:
         words = "0.0/192.0 CPU\n0.0/8.0 GPU\n0B/1400.00GiB memory\n0B/200.00GiB object_store_memory"
         return json.dumps({node_id(number): words for number in range(self.shape.nodes)})
-
-    @cached_property
-    def _living_bodies(self) -> list[bytes]:
-        living = [actor for actor in self._actors if actor["state"] != "DEAD"]
-        bodies = []
-        for restarts in ("0", "1"):
-            rows = [{**actor, **_actor_details(actor), "num_restarts": restarts} for actor in living]
-            bodies.append(_state_answer(rows, self.shape.actors, len(rows)))
-        return bodies
 
     @cached_property
     def _actors(self) -> list[dict[str, Any]]:
@@ -454,14 +457,14 @@ def _answer(data: Any, msg: str = "") -> bytes:
     return _json({"result": True, "msg": msg, "data": data})
 
 
-def _state_answer(result: Any, total: int, filtered: int) -> bytes:
-    counts = {"total": total, "num_after_truncation": total, "num_filtered": filtered}
+def _state_answer(result: Any, total: int, taken: int, filtered: int) -> bytes:
+    counts = {"total": total, "num_after_truncation": taken, "num_filtered": filtered}
     return _answer({"result": {**counts, "result": result, "partial_failure_warning": "", "warnings": None}})
 
 
 def _listed(rows: Iterable[dict[str, Any]]) -> bytes:
     listed = list(rows)
-    return _state_answer(listed, len(listed), len(listed))
+    return _state_answer(listed, len(listed), len(listed), len(listed))
 
 
 def _command(program: str, options: int) -> str:

@@ -235,9 +235,11 @@ async def _serve(cluster: MadeCluster, port: int, token: str | None) -> None:
     await runner.setup()
     site = web.TCPSite(runner, _LOOPBACK, port, reuse_address=True)
     await site.start()
-    cluster.summary(time.time())  # prepared before anybody waits for it
+    for _ in range(2):  # prepared before anybody waits for it
+        cluster.summary(time.time())
+        for state in ("ALIVE", "PENDING_CREATION", "RESTARTING", "DEPENDENCIES_UNREADY"):
+            cluster.actor_list(filters=[("state", "=", state)], limit=10_000, detail=True)
     cluster.actor_summary()
-    cluster.actor_list(filters=[("state", "!=", "DEAD")], limit=10_000, detail=True)
     print(runner.addresses[0][1], flush=True)
     await asyncio.Event().wait()
 
