@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import json
+import math
 import socket
 import ssl
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -39,6 +42,7 @@ class _Request:
     body: bytes | Readable | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float | None = None
+    within_s: float | None = None
 
 
 class Stream(Iterator[bytes]):
@@ -107,9 +111,9 @@ class Dashboard:
         self._idle: list[http.client.HTTPConnection] = []  # only appended to and popped from, so threads may share it
         weakref.finalize(self, _close_all, self._idle)
 
-    def get(self, path: str) -> bytes:
-        """The body of the answer."""
-        return self._whole(_Request("GET", path))
+    def get(self, path: str, *, within_s: float | None = None) -> bytes:
+        """The body of the answer; with `within_s`, all of it in that time, also where it comes byte by byte."""
+        return self._whole(_Request("GET", path, within_s=within_s))
 
     def get_json(self, path: str) -> Any:
         return self._read(path, self.get(path))
@@ -153,13 +157,16 @@ class Dashboard:
         _close_all(self._idle)
 
     def _whole(self, request: _Request) -> bytes:
-        timeout_s = request.timeout_s or self._timeout_s
+        timeout_s = min(request.timeout_s or self._timeout_s, request.within_s or math.inf)
+        began = time.monotonic()
         try:
             if request.method == "GET" and self._idle:
                 with contextlib.suppress(ConnectionError, http.client.HTTPException):  # closed meanwhile: ask anew
                     return self._exchange(self._idle.pop(), request)
             return self._exchange(self._new_connection(timeout_s), request)
         except (OSError, http.client.HTTPException) as error:
+            if request.within_s is not None and time.monotonic() - began >= request.within_s:
+                timeout_s = request.within_s
             raise unreachable(self._called, error, timeout_s) from error
 
     def _exchange(self, connection: http.client.HTTPConnection, request: _Request) -> bytes:
@@ -178,6 +185,7 @@ class Dashboard:
 
     def _ask(self, connection: http.client.HTTPConnection, request: _Request) -> http.client.HTTPResponse:
         headers = {**self._headers, **request.headers}
+        connection.response_class = _answer_class(request.within_s, connection)
         # Who refuses a large body may answer and close before all of it was sent: the answer says why.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.request(request.method, self._prefix + request.path, body=request.body, headers=headers)
@@ -213,6 +221,44 @@ class Dashboard:
         if self._has_token:
             return RayDeniedError(f"the Ray cluster at {self._called} does not accept this token", hint=hint)
         return RayDeniedError(f"the Ray cluster at {self._called} wants a token", hint=hint)
+
+
+class _Until(io.RawIOBase):
+    """What comes from a socket until a time; then a TimeoutError."""
+
+    def __init__(self, source: io.RawIOBase, sock: socket.socket, until: float, silence_s: float) -> None:
+        self._source, self._sock, self._until, self._silence_s = source, sock, until, silence_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int | None:  # type: ignore[override] # which takes any buffer
+        left_s = self._until - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._sock.settimeout(min(left_s, self._silence_s))
+        try:
+            return self._source.readinto(buffer)
+        finally:
+            self._sock.settimeout(self._silence_s)
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
+
+def _answer_class(within_s: float | None, connection: http.client.HTTPConnection) -> type[http.client.HTTPResponse]:
+    """What reads an answer. The socket's own timeout is for each piece, however small, and so bounds nothing."""
+    if within_s is None:
+        return http.client.HTTPResponse
+    until, silence_s = time.monotonic() + within_s, connection.timeout or within_s
+
+    class Answer(http.client.HTTPResponse):
+        def __init__(self, sock: socket.socket, *args: Any, **named: Any) -> None:
+            super().__init__(sock, *args, **named)
+            self.fp = io.BufferedReader(_Until(self.fp.detach(), sock, until, silence_s))
+
+    return Answer
 
 
 def _close_all(connections: list[http.client.HTTPConnection]) -> None:

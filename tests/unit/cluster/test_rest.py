@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import socket
 import threading
@@ -274,3 +275,41 @@ def test_a_stream_may_be_closed_while_another_thread_waits_for_it(stand_in: Stan
     assert got == [b"one\n"]
     assert list(stream) == []
     over.set()
+
+
+@contextmanager
+def trickling(beginning: bytes) -> Iterator[str]:
+    """A head that sends the beginning of an answer at once, and then byte by byte for as long as anybody listens."""
+    with bound() as listening:
+        listening.listen()
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                taken, _ = listening.accept()
+                with taken:
+                    taken.recv(65536)
+                    taken.sendall(beginning)
+                    while True:
+                        taken.sendall(b"x")
+                        threading.Event().wait(0.01)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    "beginning", [b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"HTTP/1.1 200 OK\r\nX-Long: "]
+)
+def test_an_answer_that_trickles_is_bounded_as_a_whole(beginning: bytes) -> None:
+    with trickling(beginning) as url, pytest.raises(RayUnreachableError, match=r"does not answer within 0\.2 s"):
+        Dashboard(url).get("/", within_s=0.2)
+
+
+def test_a_connection_is_kept_where_the_whole_answer_was_bounded(stand_in: StandIn) -> None:
+    stand_in.on("GET /", Answer(body=b"page" * 100_000))
+    dashboard = Dashboard(stand_in.url)
+    assert [len(dashboard.get("/", within_s=within_s)) for within_s in (5.0, None, 5.0)] == [400_000] * 3
+    assert stand_in.connections == 1
+    dashboard.close()
