@@ -111,6 +111,11 @@ class Dashboard:
         self._idle: list[http.client.HTTPConnection] = []  # only appended to and popped from, so threads may share it
         weakref.finalize(self, _close_all, self._idle)
 
+    @property
+    def called(self) -> str:
+        """What messages call it."""
+        return self._called
+
     def get(self, path: str, *, within_s: float | None = None) -> bytes:
         """The body of the answer; with `within_s`, all of it in that time, also where it comes byte by byte."""
         return self._whole(_Request("GET", path, within_s=within_s))
