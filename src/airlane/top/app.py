@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import ClassVar
@@ -12,20 +14,29 @@ from typing import ClassVar
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.filter import NoColor
+from textual.worker import WorkerFailed
 
+from airlane.errors import AirError
+from airlane.top.columns import work_key, work_rows
 from airlane.top.history import History
+from airlane.top.pages import help_page
 from airlane.top.screens.base import TopScreen
+from airlane.top.screens.confirm import ConfirmScreen
+from airlane.top.screens.log import LogScreen
 from airlane.top.screens.main import MainScreen
+from airlane.top.screens.page import HelpScreen
 from airlane.top.seam import Clock, Source
 from airlane.top.settings import DEFAULT_THEME, Settings, read_settings, write_settings
 from airlane.top.themes import NAMES, Palette, textual_themes
-from airlane.top.values import Snapshot
+from airlane.top.values import Job, Snapshot, TrainRun
 from airlane.top.view import View, view_of
 from airlane.top.words import ASCII, UNICODE, Marks
 
 DEFAULT_INTERVAL_S = 2.0
 INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _TICK_S = 1.0
+_NOTICE_S = 6.0
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def run(
@@ -35,9 +46,16 @@ def run(
     settings_file: Path | None = None,
     clock: Clock = time.time,
 ) -> None:
-    """Show a cluster until somebody quits. The terminal is as it was before, whatever happens."""
+    """Show a cluster until somebody quits. The terminal is as it was before, whatever happens.
+
+    A signal that asks for the end ends the process, and an error of our own is raised: both after that.
+    """
     app = TopApp(source, interval_s=interval_s, settings_file=settings_file, clock=clock, marks=_terminal_marks())
     app.run()
+    if app.ended_by is not None:
+        signal.raise_signal(app.ended_by)
+    if app.failure is not None:
+        raise app.failure
 
 
 def _terminal_marks() -> Marks:
@@ -63,6 +81,7 @@ class TopApp(App[None]):
         Binding("plus,equals_sign", "faster(1)", show=False),
         Binding("minus", "faster(-1)", show=False),
         Binding("p", "pause", show=False),
+        Binding("h,question_mark", "help", show=False),
     ]
 
     def __init__(
@@ -75,6 +94,8 @@ class TopApp(App[None]):
         marks: Marks = UNICODE,
     ) -> None:
         super().__init__()
+        self.ended_by: signal.Signals | None = None
+        self.failure: Exception | None = None
         self.source = source
         self.marks = marks
         self._clock = clock
@@ -85,6 +106,7 @@ class TopApp(App[None]):
         self._history = History()
         self._view = View(clock(), marks=marks, interval_s=interval_s)
         self._wake = asyncio.Event()
+        self._said: tuple[str, float] | None = None
         if self.no_color:
             self._filters = [NoColor()]
         for theme in textual_themes():
@@ -100,9 +122,23 @@ class TopApp(App[None]):
         return self._view
 
     def on_mount(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in _ENDING:
+                asyncio.get_running_loop().add_signal_handler(number, self._end, number)
         self.push_screen(MainScreen())
         self.run_worker(self._ask(), name="rounds")
         self.set_interval(_TICK_S, self._tick)
+
+    def _end(self, number: signal.Signals) -> None:
+        self.ended_by = number
+        self.exit()
+
+    def _fatal_error(self) -> None:
+        """Nothing is printed here: Textual would show every variable, and what a cluster tells may be anybody's."""
+        self.failure = self._exception
+        if isinstance(self.failure, WorkerFailed) and isinstance(self.failure.error, Exception):
+            self.failure = self.failure.error
+        self._close_messages_no_wait()
 
     async def _ask(self) -> None:
         """One round after the other; a slow answer holds up nothing but the next question."""
@@ -130,6 +166,8 @@ class TopApp(App[None]):
 
     def _tick(self) -> None:
         """The same round, older."""
+        if not self.is_running:  # the timer may outlive what it shows
+            return
         view = self._view
         self._view = View(
             now=self._clock(),
@@ -141,11 +179,63 @@ class TopApp(App[None]):
             interval_s=self._interval_s,
             paused=self._paused,
             asked_at=self._asked_at,
+            notice=self._notice(),
         )
         if self.screen_stack and isinstance(self.screen, TopScreen) and self.screen.is_mounted:
             self.screen.show(self._view)
 
+    def say(self, text: str) -> None:
+        """Tell what became of a key, for some seconds."""
+        self._said = (text, time.monotonic())
+        self._tick()
+
+    def _notice(self) -> str | None:
+        if self._said is None or time.monotonic() - self._said[1] > _NOTICE_S:
+            return None
+        return self._said[0]
+
+    # Jobs
+
+    def job(self, key: str) -> Job | None:
+        """The job of a row of jobs and runs."""
+        snapshot = self._view.snapshot
+        rows = [] if snapshot is None else work_rows(snapshot)
+        work = next((row for row in rows if work_key(row) == key), None)
+        if isinstance(work, TrainRun):
+            return next((row for row in rows if isinstance(row, Job) and row.driver_id == work.job_id), None)
+        return work if isinstance(work, Job) else None
+
+    def show_log(self, key: str) -> None:
+        job = self.job(key)
+        if job is None:
+            self.say(f"Only jobs have a log here. air logs {key.partition(' ')[2]} shows that of a run.")
+        else:
+            self.push_screen(LogScreen(job.id))
+
+    def ask_to_stop(self, key: str) -> None:
+        job = self.job(key)
+        if job is None:
+            self.say(f"Only jobs are stopped here. air cancel run {key.partition(' ')[2]} stops a run.")
+        elif job.over:
+            self.say(f"{job.id} is over already: {job.state}.")
+        else:
+            self.run_worker(self._stop(job), name="stop")
+
+    async def _stop(self, job: Job) -> None:
+        if not await self.push_screen_wait(ConfirmScreen(f"Stop {job.id}?", job.entrypoint)):
+            return
+        self.say(f"{job.id} is asked to stop.")
+        try:
+            self.say(await self.source.stop_job(job.id))
+        except AirError as error:
+            self.say(f"! {error.message}")
+        self._wake.set()
+
     # Keys
+
+    def action_help(self) -> None:
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(help_page))
 
     async def action_quit(self) -> None:
         self.exit()

@@ -105,32 +105,41 @@ def _node_text(node: Node, context: Context) -> str:
     return f"{context.node(node.id)} {node.hostname} {node.address} {node_state(node)} {role} {node.id} {labels}"
 
 
+def _living(get: Callable[[Node], float | None]) -> Callable[[Node], float | None]:
+    """What a node measured last, unless it is dead."""
+    return lambda node: get(node) if node.alive else None
+
+
+def _memory_words(node: Node, _: Context) -> str:
+    return words.used_of(node.measures.memory_used, node.measures.memory_total) if node.alive else "-"
+
+
 NODES: Listing[Node] = Listing(
     "nodes",
     (
         text_column("NODE", lambda node, context: context.node(node.id), 12, 32),
         text_column("STATE", lambda node, _: node_state(node), 5, tone=node_tone),
         text_column("ROLE", lambda node, _: "head" if node.head else "", 4, priority=5, tone=Tone.ACCENT),
-        share_column("CPU", lambda node: node.measures.cpu, 1),
-        share_column("MEM", memory_share, 1),
+        share_column("CPU", _living(lambda node: node.measures.cpu), 1),
+        share_column("MEM", _living(memory_share), 1),
         text_column(
             "MEMORY",
-            lambda node, _: words.used_of(node.measures.memory_used, node.measures.memory_total),
+            _memory_words,
             10,
             priority=7,
         ),
-        number_column("GPUS", lambda node: len(node.measures.gpus) or None, words.number, 4, 4),
-        share_column("GPU", gpu_share, 1),
-        share_column("GPU MEM", gpu_memory_share, 1, least=7),
-        number_column("TEMP", hottest, _degrees, 6, 3, tone=_temperature_tone),
-        number_column("POWER", power, _watts, 7, 6),
-        share_column("STORE", store_share, 4, most=6),
-        share_column("DISK", disk_share, 6, most=6),
-        number_column("RECV", lambda node: node.measures.received, words.rate, 7, 8),
-        number_column("SENT", lambda node: node.measures.sent, words.rate, 7, 8),
-        number_column("READ", lambda node: node.measures.disk_read, words.rate, 7, 9),
-        number_column("WRITE", lambda node: node.measures.disk_write, words.rate, 7, 9),
-        number_column("LOAD", lambda node: node.measures.load, lambda load: f"{load:.1f}", 5, 9),
+        number_column("GPUS", _living(lambda node: len(node.measures.gpus) or None), words.number, 4, 4),
+        share_column("GPU", _living(gpu_share), 1),
+        share_column("GPU MEM", _living(gpu_memory_share), 1, least=7),
+        number_column("TEMP", _living(hottest), _degrees, 6, 3, tone=_temperature_tone, after=2),
+        number_column("POWER", _living(power), _watts, 7, 6),
+        share_column("STORE", _living(store_share), 4, most=6),
+        share_column("DISK", _living(disk_share), 6, most=6),
+        number_column("RECV", _living(lambda node: node.measures.received), words.rate, 7, 8),
+        number_column("SENT", _living(lambda node: node.measures.sent), words.rate, 7, 8),
+        number_column("READ", _living(lambda node: node.measures.disk_read), words.rate, 7, 9),
+        number_column("WRITE", _living(lambda node: node.measures.disk_write), words.rate, 7, 9),
+        number_column("LOAD", _living(lambda node: node.measures.load), lambda load: f"{load:.1f}", 5, 9),
         time_column("UP", lambda node, context: _since(node.started_at, node.ended_at, context), words.duration, 7),
         text_column("ADDRESS", lambda node, _: node.address, 15, priority=6),
         text_column("NOTE", lambda node, _: _note(node), 10, 60, 5, tone=_note_tone),
@@ -171,7 +180,13 @@ def _what(work: Work) -> str:
     if isinstance(work, Job):
         return work.entrypoint
     if isinstance(work, AirRun):
-        parts = (work.experiment, work.phase if work.phase != work.state else "", work.compute, work.where, work.slurm)
+        parts = (
+            work.experiment,
+            work.phase if work.phase.casefold() != work.state.casefold() else "",
+            work.compute,
+            work.where,
+            work.slurm,
+        )
         return "  ".join(part for part in parts if part)
     workers = words.count(work.workers, "worker") if work.workers is not None else ""
     return "  ".join(part for part in (work.name, workers, work.detail) if part)
@@ -322,7 +337,7 @@ ACTORS: Listing[Actor] = Listing(
         number_column("PID", lambda actor: actor.pid, lambda pid: f"{pid:.0f}", 7, 2, falling=False),
         number_column("RESTARTS", lambda actor: actor.restarts, words.number, 8, 6),
         text_column("HAS", lambda actor, _: words.resources(actor.resources) if actor.resources else "", 10, 28, 4),
-        text_column("WHY", lambda actor, _: actor.why or "", 20, 80, 1, tone=Tone.WARN),
+        text_column("WHY", lambda actor, _: actor.why or "", 16, 80, 1, tone=Tone.WARN),
         text_column("JOB", lambda actor, _: actor.job_id or "", 8, priority=7, tone=Tone.DIM),
         text_column("ID", lambda actor, _: actor.id, 8, 32, priority=8, tone=Tone.DIM),
     ),
@@ -433,7 +448,7 @@ GPUS: Listing[Gpu] = Listing(
         share_column("USED", lambda gpu: gpu.utilization, most=26),
         share_column("MEM", lambda gpu: words.share(gpu.memory_used, gpu.memory_total), most=26),
         text_column("MEMORY", lambda gpu, _: words.used_of(gpu.memory_used, gpu.memory_total), 10, priority=2),
-        number_column("TEMP", lambda gpu: gpu.temperature_c, _degrees, 6, 1, tone=_temperature_tone),
+        number_column("TEMP", lambda gpu: gpu.temperature_c, _degrees, 6, 1, tone=_temperature_tone, after=2),
         number_column("POWER", lambda gpu: gpu.power_w, _watts, 6, 1),
         Column("PROCESSES", lambda gpu, _: _gpu_processes(gpu), lambda gpu, _: len(gpu.processes), 14, 60, 1),
     ),

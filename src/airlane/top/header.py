@@ -89,7 +89,7 @@ def _meter(label: str, percent: float | None, facts: str, past: Shares, *, cells
     line = _label(label) if percent is not None or facts else [(f"{label:<{_LABEL}}", Tone.TRACK)]
     line += [(filled, tone), (rest, Tone.TRACK), (said, number_tone), (" ", Tone.PLAIN)]
     line += [(words.fit(facts, _FACTS, marks), Tone.PLAIN), (" ", Tone.PLAIN)]
-    return [*line, (words.spark(past.values(), room - bar_cells, marks), Tone.ACCENT)]
+    return [*line, (words.spark(past.values(), room - bar_cells, marks), Tone.PAST)]
 
 
 def _network(view: View, cells: int) -> Line:
@@ -102,7 +102,7 @@ def _network(view: View, cells: int) -> Line:
         return fitted(line, cells, view.marks)
     past = list(view.history.traffic)[-room:]
     most = max((rate for rate in past if rate is not None), default=0.0)
-    return [*line, (" ", Tone.PLAIN), (words.spark(past, room, view.marks, most * 1.01), Tone.ACCENT)]
+    return [*line, (" ", Tone.PLAIN), (words.spark(past, room, view.marks, most * 1.01), Tone.PAST)]
 
 
 def _disk(view: View, cells: int) -> Line:
@@ -148,6 +148,8 @@ def _waiting(demands: Sequence[Demand], cells: int, marks: Marks) -> Line:
 def status_line(view: View, cells: int) -> Line:
     """What is asked how often; and first whatever keeps the screen from being true."""
     snapshot, marks = view.snapshot, view.marks
+    if view.notice is not None:
+        return fitted([(words.clean(view.notice, marks), Tone.ACCENT)], cells, marks)
     line: Line = [("paused  ", Tone.WARN)] if view.paused else []
     if snapshot is None:
         waited = words.duration(view.now - view.asked_at) if view.asked_at is not None else "0s"

@@ -21,6 +21,7 @@ class Tone(Enum):
     WARN = auto()
     BAD = auto()
     TRACK = auto()
+    PAST = auto()
     CHOSEN = auto()
 
 

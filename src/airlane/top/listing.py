@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Generic, TypeVar
+
+from rich.cells import cell_len
 
 from airlane.top import words
 from airlane.top.lines import LEVELS, Line, Tone
@@ -58,6 +61,9 @@ class Column(Generic[Row]):
     priority: int = 0
     right: bool = False
     falling: bool = False
+    is_share: bool = False
+    after: int = 0
+    """Cells at the right end that are for marks: the title ends before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,7 @@ def number_column(
     *,
     tone: Callable[[float], Tone] = lambda _: Tone.PLAIN,
     falling: bool = True,
+    after: int = 0,
 ) -> Column[Row]:
     """A number, aligned to the right, sorted as a number."""
 
@@ -112,7 +119,9 @@ def number_column(
         value = get(row)
         return Cell("-", Tone.DIM) if value is None else Cell(show(value), tone(value))
 
-    return Column(title, cell, lambda row, _: get(row), least, least, priority, right=True, falling=falling)
+    return Column(
+        title, cell, lambda row, _: get(row), least, least, priority, right=True, falling=falling, after=after
+    )
 
 
 def share_column(
@@ -124,7 +133,7 @@ def share_column(
         value = get(row)
         return Cell("", LEVELS[words.level(value)], is_share=True, share=value)
 
-    return Column(title, cell, lambda row, _: get(row), max(least, _SHARE), most, priority, falling=True)
+    return Column(title, cell, lambda row, _: get(row), max(least, _SHARE), most, priority, falling=True, is_share=True)
 
 
 def time_column(
@@ -139,21 +148,51 @@ def time_column(
     return Column(title, cell, get, 8, 8, priority, right=True, falling=True)
 
 
-def fitting(columns: Sequence[Column[Row]], cells: int) -> list[tuple[Column[Row], int]]:
-    """The columns that there is room for, each with its width."""
+def fitting(
+    columns: Sequence[Column[Row]], cells: int, natural: Mapping[str, int] | None = None
+) -> list[tuple[Column[Row], int]]:
+    """The columns that there is room for, each with its width. `natural` is how wide words would be."""
     kept = list(columns)
     while len(kept) > 1 and sum(column.least + GAP for column in kept) - GAP > cells:
         last = max(column.priority for column in kept)
         kept.remove(next(column for column in reversed(kept) if column.priority == last))
     widths = {column.title: column.least for column in kept}
     left = cells - sum(widths.values()) - GAP * (len(kept) - 1)
-    for column in sorted(kept, key=lambda column: column.priority):
-        grown = max(0, min(left, column.most - column.least))
-        widths[column.title] += grown
-        left -= grown
+    for _, group in groupby(sorted(kept, key=_growth), key=_growth):
+        left -= _grow(list(group), widths, left, natural or {})
     if left < 0:
         widths[kept[0].title] = max(1, cells)
     return [(column, widths[column.title]) for column in kept]
+
+
+def _growth(column: Column[Row]) -> tuple[bool, int]:
+    """Words before bars, then what matters more."""
+    return column.is_share, column.priority
+
+
+def _grow(columns: Sequence[Column[Row]], widths: dict[str, int], cells: int, natural: Mapping[str, int]) -> int:
+    """Share cells out evenly, as far as each column can use them; how many that were."""
+    used = 0
+    growing = list(columns)
+    while growing and used < cells:
+        most = [min(column.most, natural.get(column.title, column.most)) for column in growing]
+        growing = [column for column, limit in zip(growing, most, strict=True) if widths[column.title] < limit]
+        for column in growing[: cells - used]:
+            widths[column.title] += 1
+            used += 1
+    return used
+
+
+def natural_widths(
+    columns: Sequence[Column[Row]], rows: Sequence[Row], context: Context, before: Mapping[str, int]
+) -> dict[str, int]:
+    """How wide the words of some rows are, where columns may grow; never less than before, so that nothing jumps."""
+    widths = dict(before)
+    for column in columns:
+        if column.most > column.least and not column.is_share:
+            cells = (cell_len(column.cell(row, context).text) for row in rows)
+            widths[column.title] = max(widths.get(column.title, 0), max(cells, default=0))
+    return widths
 
 
 def row_line(fits: Sequence[tuple[Column[Row], int]], row: Row, context: Context) -> Line:
@@ -185,8 +224,8 @@ def heading_line(fits: Sequence[tuple[Column[Row], int]], order: Order | None, m
         title, tone = column.title, Tone.DIM
         if order is not None and order.title == column.title:
             title, tone = f"{title[: width - 1]}{marks.down if order.falling else marks.up}", Tone.ACCENT
-        right = column.right
-        line += [(words.fit(title, width, marks, right=right), tone), (" " * GAP, Tone.PLAIN)]
+        title = words.fit(title, width - column.after, marks, right=column.right) + " " * column.after
+        line += [(title, tone), (" " * GAP, Tone.PLAIN)]
     line.pop()
     return line
 
@@ -211,5 +250,6 @@ def lines_of(
     """A whole list as lines below its headings; where it has no rows, what is said then."""
     if not rows:
         return [[(listing.empty, Tone.DIM)]]
-    fits = fitting(listing.columns, cells)
+    natural = natural_widths(listing.columns, rows, context, {})
+    fits = fitting(listing.columns, cells, natural)
     return [heading_line(fits, order, context.marks), *(row_line(fits, row, context) for row in rows)]

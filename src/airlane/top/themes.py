@@ -24,7 +24,9 @@ class Colours:
     warn: str
     bad: str
     accent: str
+    past: str
     cursor: str
+    away: str
     on_cursor: str | None = None
     dark: bool = True
 
@@ -41,7 +43,9 @@ THEMES = (
         warn="#e3b55c",
         bad="#ec7a7f",
         accent="#6fb3e8",
+        past="#41698a",
         cursor="#24384d",
+        away="#1a242e",
     ),
     Colours(
         name="light",
@@ -54,7 +58,9 @@ THEMES = (
         warn="#8f5d00",
         bad="#bf2630",
         accent="#0a5fb8",
+        past="#8db4dc",
         cursor="#d5e5f6",
+        away="#ebeff3",
         dark=False,
     ),
     Colours(
@@ -68,7 +74,9 @@ THEMES = (
         warn="#ffb86c",
         bad="#ff7878",
         accent="#bd93f9",
+        past="#7a66a8",
         cursor="#44475a",
+        away="#343746",
     ),
     Colours(
         name="Nord",
@@ -81,7 +89,9 @@ THEMES = (
         warn="#ebcb8b",
         bad="#dc8188",
         accent="#88c0d0",
+        past="#5f8694",
         cursor="#434f64",
+        away="#383f4d",
     ),
     Colours(
         name="high contrast",
@@ -94,7 +104,9 @@ THEMES = (
         warn="#ffd75f",
         bad="#ff8787",
         accent="#5fd7ff",
+        past="#3f9fbf",
         cursor="#ffffff",
+        away="#4a4a4a",
         on_cursor="#000000",
     ),
 )
@@ -114,7 +126,7 @@ def textual_themes() -> list[Theme]:
             error=colours.bad,
             foreground=colours.foreground,
             background=colours.background,
-            surface=colours.background,
+            surface=colours.away,
             panel=colours.track,
             dark=colours.dark,
         )
@@ -129,15 +141,19 @@ class Palette:
         colours = _BY_NAME[name]
         self._styles = {tone: _style(tone, colours) if colour else _plain(tone) for tone in Tone}
         chosen = Style(bgcolor=colours.cursor) if colour else Style(reverse=True)
-        quiet = Style(bgcolor=colours.track) if colour and colours.on_cursor else chosen
+        away = Style(bgcolor=colours.away) if colour else Style(underline=True)
         on_cursor = Style(color=colours.on_cursor) if colour and colours.on_cursor else Style()
         self._chosen = {tone: style + chosen + on_cursor for tone, style in self._styles.items()}
-        self._kept = {
-            tone: style + (quiet if colour else Style(underline=True)) for tone, style in self._styles.items()
-        }
+        box = Style(bgcolor=colours.away) if colour else Style()
+        self._boxed = {tone: style + box for tone, style in self._styles.items()}
+        self._kept = {tone: style + away for tone, style in self._styles.items()}
 
     def __getitem__(self, tone: Tone) -> Style:
         return self._styles[tone]
+
+    def boxed(self, tone: Tone) -> Style:
+        """In a box that lies above a screen."""
+        return self._boxed[tone]
 
     def chosen(self, tone: Tone) -> Style:
         """On the line of the cursor."""
@@ -159,9 +175,10 @@ def _style(tone: Tone, colours: Colours) -> Style:
         Tone.WARN: colours.warn,
         Tone.BAD: colours.bad,
         Tone.TRACK: colours.track,
+        Tone.PAST: colours.past,
         Tone.CHOSEN: colours.background,
     }[tone]
-    background = colours.accent if tone is Tone.CHOSEN else None
+    background = colours.accent if tone is Tone.CHOSEN else colours.background
     return Style(color=colour, bgcolor=background, bold=tone in _BOLD or None)
 
 

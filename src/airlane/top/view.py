@@ -17,7 +17,10 @@ OLD_AFTER_ROUNDS = 2
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A round, what it sums up to, and what was before. `snapshot` is None until the first answer."""
+    """A round, what it sums up to, and what was before. `snapshot` is None until the first answer.
+
+    `notice` is what became of a key, for some seconds.
+    """
 
     now: float
     snapshot: Snapshot | None = None
@@ -28,6 +31,7 @@ class View:
     interval_s: float = 2.0
     paused: bool = False
     asked_at: float | None = None
+    notice: str | None = None
 
     @property
     def context(self) -> Context:

@@ -90,6 +90,11 @@ def cut_start(text: str, cells: int, marks: Marks = UNICODE) -> str:
     return marks.more + text[start:]
 
 
+def without_start(text: str, cells: int) -> str:
+    """What is right of so many cells."""
+    return text[len(_head(text, cells)) :]
+
+
 def _head(text: str, cells: int) -> str:
     width = 0
     for index, sign in enumerate(text):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.screen import Screen
@@ -22,7 +22,7 @@ class TopScreen(Screen[None]):
 
     ALLOW_SELECT = False
     AUTO_FOCUS = ""
-    KEYS: Sequence[tuple[str, str]] = ()
+    KEYS: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     def compose(self) -> ComposeResult:
         yield Header()

@@ -13,8 +13,10 @@ from textual.widgets import Input
 
 from airlane.top import columns
 from airlane.top.header import trouble_words
+from airlane.top.pages import actor_page, group_page, work_page
 from airlane.top.screens.base import TopScreen
-from airlane.top.values import Group, Panel, Snapshot
+from airlane.top.screens.page import NodeScreen, PageScreen, WorkScreen
+from airlane.top.values import Bundle, Group, Panel, Snapshot
 from airlane.top.view import View
 from airlane.top.widgets.bars import Keys, Tabs
 from airlane.top.widgets.table import ABOVE, Table
@@ -51,17 +53,18 @@ class Listed:
 class MainScreen(TopScreen):
     """Five tabs of one or two lists each."""
 
-    KEYS = (
+    KEYS: ClassVar[tuple[tuple[str, str], ...]] = (
         ("Enter", "open"),
         ("/", "filter"),
         ("s", "sort"),
         ("l", "logs"),
         ("x", "stop"),
         ("Tab", "next list"),
-        ("p", "pause"),
         ("h", "help"),
         ("q", "quit"),
+        ("p", "pause"),
         ("t", "theme"),
+        ("+ -", "more, less often"),
     )
     CSS = """
     .tab { display: none; height: 1fr; }
@@ -217,3 +220,52 @@ class MainScreen(TopScreen):
         self.table.narrow("")
         self._stop_typing()
         self.table.focus()
+
+    # What a row leads to
+
+    @on(Table.Chosen)
+    def open_row(self, event: Table.Chosen) -> None:
+        """Everything about it."""
+        listing, key = event.table.listing.name, event.key
+        if listing == columns.NODES.name:
+            self.app.push_screen(NodeScreen(key))
+        elif listing in (columns.WORK.name, columns.RUNS.name):
+            self._open_work(key)
+        elif listing == columns.JOBS.name:
+            self._open_work(self.work or "")
+        elif listing == columns.ACTORS.name:
+            self.app.push_screen(PageScreen(lambda view, cells: actor_page(view, key, cells)))
+        elif listing == columns.GROUPS.name:
+            self.app.push_screen(PageScreen(lambda view, cells: group_page(view, key, cells)))
+        elif listing == columns.CLASSES.name:
+            self.action_next_list(1)
+            self.table.narrow(key)
+        elif listing == columns.BUNDLES.name:
+            self._open_bundle(event.table.row)
+
+    def _open_bundle(self, bundle: Bundle | None) -> None:
+        if bundle is not None and bundle.node_id:
+            self.app.push_screen(NodeScreen(bundle.node_id))
+
+    def _open_work(self, key: str) -> None:
+        self.app.push_screen(WorkScreen(lambda view, cells: work_page(view, key, cells), key))
+
+    @property
+    def work(self) -> str | None:
+        """The job or run with the cursor, by its key."""
+        listing, row = self.table.listing.name, self.table.row
+        if row is None or listing not in (columns.WORK.name, columns.JOBS.name, columns.RUNS.name):
+            return None
+        return columns.work_key(row)
+
+    def action_logs(self) -> None:
+        if self.work is None:
+            self.top.say("Choose a job first: its log is shown with l.")
+        else:
+            self.top.show_log(self.work)
+
+    def action_stop(self) -> None:
+        if self.work is None:
+            self.top.say("Choose a job first: it is stopped with x, after a question.")
+        else:
+            self.top.ask_to_stop(self.work)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from textual import events
 from textual.message import Message
@@ -11,8 +11,6 @@ from airlane.top.header import LINES, header_lines, status_line
 from airlane.top.lines import Line, Tone, fitted
 from airlane.top.view import View
 from airlane.top.widgets.pane import Drawn, Pane
-
-Lines = Callable[[View, int], list[Line]]
 
 
 class ViewPane(Pane):

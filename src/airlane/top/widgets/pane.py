@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rich.segment import Segment
+from rich.style import Style
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -13,6 +15,7 @@ from textual.widget import Widget
 from airlane.top.lines import Line, Tone
 
 if TYPE_CHECKING:
+    from airlane.top.app import TopApp
     from airlane.top.themes import Palette
 
 
@@ -42,7 +45,13 @@ class Pane(Widget):
 
     @property
     def palette(self) -> Palette:
-        return self.app.palette  # type: ignore[attr-defined, no-any-return] # the app is a TopApp
+        return cast("TopApp", self.app).palette
+
+    def look(self, drawn: Drawn) -> Callable[[Tone], Style]:
+        """How the tones of a line look."""
+        if drawn.cursor:
+            return self.palette.chosen if self.has_focus else self.palette.kept
+        return self.palette.__getitem__
 
     def redraw(self) -> None:
         """Make the lines anew, and have those drawn that changed."""
@@ -67,10 +76,7 @@ class Pane(Widget):
 
     def render_line(self, y: int) -> Strip:
         drawn = _at(self._lines, y)
-        palette = self.palette
-        style = palette.__getitem__
-        if drawn.cursor:
-            style = palette.chosen if self.has_focus else palette.kept
+        style = self.look(drawn)
         strip = Strip([Segment(text, style(tone)) for text, tone in drawn.line if text])
         return strip.adjust_cell_length(self.size.width, style(Tone.PLAIN))
 

@@ -11,11 +11,24 @@ from textual.message import Message
 
 from airlane.top import words
 from airlane.top.lines import Line, Tone, fitted, spread, width
-from airlane.top.listing import GAP, Column, Context, Listing, Order, Row, fitting, heading_line, in_order, row_line
+from airlane.top.listing import (
+    GAP,
+    Column,
+    Context,
+    Listing,
+    Order,
+    Row,
+    fitting,
+    heading_line,
+    in_order,
+    natural_widths,
+    row_line,
+)
 from airlane.top.widgets.pane import Drawn, Pane
 
 ABOVE = 2  # the title and the headings
 _WHEEL = 3
+_MEASURED = 100  # rows: what is further down is cut where it is longer
 
 
 class Table(Pane, Generic[Row], can_focus=True):
@@ -69,6 +82,7 @@ class Table(Pane, Generic[Row], can_focus=True):
         self._key: str | None = None
         self._top = 0
         self._trouble = ""
+        self._natural: dict[str, int] = {}
         self._fits: list[tuple[Column[Row], int]] = []
 
     # What it shows
@@ -103,6 +117,7 @@ class Table(Pane, Generic[Row], can_focus=True):
         if column is not None and self.order is not None:
             rows = in_order(rows, column, self._knows, falling=self.order.falling)
         self.shown = rows
+        self._natural = natural_widths(self.listing.columns, rows[:_MEASURED], self._knows, self._natural)
         before = self.cursor
         if self._key is not None:
             get_id = self.listing.id
@@ -140,7 +155,7 @@ class Table(Pane, Generic[Row], can_focus=True):
         self._settle()
         context = self._knows
         inside = cells - 2
-        self._fits = fitting(self.listing.columns, inside)
+        self._fits = fitting(self.listing.columns, inside, self._natural)
         made = [Drawn(self._title(cells)), Drawn(_indented(heading_line(self._fits, self.order, context.marks)))]
         if not self.shown:
             empty = f"Nothing here has “{self.filter}”. Esc shows all." if self._rows else self.listing.empty
