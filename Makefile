@@ -47,10 +47,10 @@ unit: setup
 
 # One worker starts clusters and containers, one after the other; beside it, the other runs everything else.
 test: setup
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2
 
 long: setup
-	AIR_LONG_TESTS=1 $(BIN)/pytest -n 2 --dist loadgroup
+	AIR_LONG_TESTS=1 $(BIN)/pytest -n 2
 
 # The cluster on this machine (root, Linux, Slurm, Docker), with the tests that take minutes.
 lab: setup

@@ -15,7 +15,6 @@ import signal
 import sys
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -68,9 +67,6 @@ def needs() -> list[Need]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            item.add_marker(pytest.mark.xdist_group(group_of(item)))
     if os.environ.get("AIR_LONG_TESTS") == "1":
         return
     long = [item for item in items if item.get_closest_marker("long")]
@@ -79,10 +75,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in long]
 
 
-def group_of(item: pytest.Item) -> str:
+def worker_of(nodeid: str) -> str:
     """What one worker runs as a whole: a file, or everything that must not run beside itself."""
-    name = item.path.relative_to(Path(__file__).parent).as_posix()
+    name = nodeid.partition("::")[0].removeprefix("tests/")
     return "one after the other" if name.startswith(ONE_AFTER_THE_OTHER) else name
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    from xdist.scheduler import LoadScopeScheduling
+
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = worker_of
+    return scheduler
 
 
 def pytest_configure(config: pytest.Config) -> None:
