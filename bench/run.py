@@ -19,7 +19,7 @@ from pathlib import Path
 
 from timing import Row
 
-GROUPS = ("startup", "first_line", "slurm", "ray_jobs", "ranks", "listing", "snapshot", "following")
+GROUPS = ("startup", "first_line", "slurm", "ray_jobs", "ranks", "listing", "snapshot", "following", "top")
 
 
 def main() -> int:
@@ -41,10 +41,12 @@ def main() -> int:
 
 
 def as_text(row: Row) -> str:
-    limit = "" if row.most_s is None else f"  {'within' if row.median_s <= row.most_s else 'OVER'} {row.most_s:g} s"
-    beside = f"{row.beside} {row.beside_s:.3f} s"
+    unit, places = row.unit, 3 if row.unit == "s" else 0
+    held = "within" if row.most_s is None or row.median_s <= row.most_s else "OVER"
+    limit = "" if row.most_s is None else f"  {held} {row.most_s:g} {unit}"
+    beside = f"{row.beside} {row.beside_s:.{places}f} {unit}"
     note = f"\n    {row.note}" if row.note else ""
-    return f"{row.name:36} {row.median_s:7.3f} s  {row.ratio:6.2f} × {beside:36}{limit}{note}"
+    return f"{row.name:36} {row.median_s:7.{places}f} {unit}  {row.ratio:6.2f} × {beside:36}{limit}{note}"
 
 
 def as_json(row: Row) -> str:

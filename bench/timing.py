@@ -16,7 +16,10 @@ AIR = Path(sys.executable).parent / "air"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was measured, and what beside; medians in seconds. `most_s` is what the measure has to stay under."""
+    """What was measured, and what beside; medians in seconds. `most_s` is what the measure has to stay under.
+
+    With another `unit` all three are in that.
+    """
 
     name: str
     median_s: float
@@ -24,6 +27,7 @@ class Row:
     beside_s: float
     most_s: float | None = None
     note: str = ""
+    unit: str = "s"
 
     @property
     def ratio(self) -> float:

@@ -49,6 +49,7 @@ def _add(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: st
     complete = {
         "FILE": shtab.glob("*.yaml", "*.yml"),
         "FOLDER": shtab.DIRECTORY,
+        "RECORDING": shtab.FILE,
         "ID": _output(_RUNS),
         "SCOPE/KEY": _output("air secrets list"),
     }

@@ -26,6 +26,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "rerun": Entry("rerun", "submit a run again, with the same code and settings"),
     },
     "Ray clusters": {
+        "top": Entry("top", "a Ray cluster, live: nodes, GPUs, jobs, actors"),
         "ray up": Entry("ray", "start a Ray cluster, and wait until it is ready"),
         "ray list": Entry("ray", "the Ray clusters there are"),
         "ray status": Entry("ray_use", "its nodes, what is in use, and what waits"),

@@ -72,7 +72,8 @@ class Screen:
     """Where a command writes. `live` says whether a line on stderr may be rewritten."""
 
     def __init__(self, out: TextIO, err: TextIO, env: Mapping[str, str]) -> None:
-        self._out = out if _has_marks(out) else cast("TextIO", _Ascii(out))
+        self.out_has_marks = _has_marks(out)
+        self._out = out if self.out_has_marks else cast("TextIO", _Ascii(out))
         self.err_has_marks = _has_marks(err)
         self.err = err if self.err_has_marks else cast("TextIO", _Ascii(err))
         self.out_look = _look(out, env)

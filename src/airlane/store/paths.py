@@ -70,10 +70,15 @@ class Home:
         return self.root / "submission.lock"
 
     @property
+    def top(self) -> Path:
+        """What `air top` remembers of how it is looked at."""
+        return self.root / "top.json"
+
+    @property
     def everything(self) -> tuple[Path, ...]:
         """The home, and all that Airlane puts into it."""
         kept = (self.runs, self.snapshots, self.environments, self.images, self.mlflow, self.secrets, self.tokens)
-        return (self.root, *kept, self.slots, self.index, self.submission_lock)
+        return (self.root, *kept, self.slots, self.index, self.submission_lock, self.top)
 
     def snapshot_archive(self, digest: str) -> Path:
         return self.snapshots / f"{digest}.tar.zst"
