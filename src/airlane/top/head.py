@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from airlane.cluster.rest import Dashboard
-from airlane.errors import RayAnswerError, RayDeniedError
+from airlane.errors import ConfigError, RayAnswerError, RayDeniedError, RayUnreachableError
 from airlane.top import head_jobs
 from airlane.top.fields import dig, read_json, text
 from airlane.top.head_question import Flight, Question, trouble_words, wait_for_all
@@ -27,6 +27,7 @@ _RUNS_EVERY_S = 5.0
 _SLOW_S = 5.0
 _MOST_DETAILS = 32
 _NOT_THERE = 404
+_AWAY = (RayUnreachableError, RayDeniedError, ConfigError)
 
 
 class Head:
@@ -72,15 +73,20 @@ class Head:
         )
         self._each_living = tuple((path, Unchanged(actors.read_actors)) for path in actors.LIVING)
         self._all_living = Kept(_together)
+        self._round_before = -1.0
+        self._trouble: str | None = None
         self._details: dict[str, Question[NodeDetail]] = {}
         self._joined = Kept(self._join)
         self._counted = Kept(_count)
 
     async def snapshot(self) -> Snapshot:
+        began = time.monotonic()
         asked = [*self._of_head, *([self._runs] if self._runs is not None else [])]
         flights = [flight for question in asked if (flight := question.ask()) is not None]
         await wait_for_all(flights, self._patience_s)
-        return self._shown()
+        snapshot = self._shown()
+        self._round_before = began
+        return snapshot
 
     async def node(self, node_id: str) -> Panel[NodeDetail]:
         question = self._details.get(node_id)
@@ -156,14 +162,19 @@ class Head:
         )
 
     def _away(self) -> str | None:
-        """Why no question of the last round was answered; None where one was."""
-        if any(question.answered and (question.asked_since_s or 0.0) < _SLOW_S for question in self._of_head):
-            return None
-        errors = [question.error for question in self._of_head if question.error is not None]
-        errors.sort(key=lambda error: not isinstance(error, RayDeniedError))
-        if errors:
-            return self._words(errors[0])
-        return f"has not answered for {max(question.asked_since_s or 0.0 for question in self._of_head):.0f} s"
+        """Why the head is not there; None where it is. One that answers with an error is there."""
+        landed = [question for question in self._of_head if question.landed_at >= self._round_before]
+        errors = [question.error for question in landed if isinstance(question.error, _AWAY)]
+        if len(errors) < len(landed):
+            self._trouble = None
+        elif errors:
+            errors.sort(key=lambda error: not isinstance(error, RayDeniedError))
+            self._trouble = self._words(errors[0])
+        else:
+            waited_s = max(question.asked_since_s or 0.0 for question in self._of_head)
+            if waited_s >= _SLOW_S or self._round_before < 0:
+                self._trouble = f"has not answered for {waited_s:.0f} s"
+        return self._trouble
 
     def _words(self, error: Exception | None) -> str | None:
         return trouble_words(error, self._dashboard.called, self._dashboard.url)

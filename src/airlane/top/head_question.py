@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -94,17 +95,13 @@ class Question(Generic[T]):
         self._due = 0.0
         self.answer: Answer[T] | None = None
         self.error: Exception | None = None
+        self.landed_at = -math.inf  # by our own clock
 
     @property
     def asked_since_s(self) -> float | None:
         """For how long an answer has been waited for; None where none is."""
         flight = self._flight
         return None if flight is None or flight.landed else time.monotonic() - flight.began
-
-    @property
-    def answered(self) -> bool:
-        """Whether there was an answer when it was asked last."""
-        return self.answer is not None and self.error is None
 
     def ask(self) -> Flight[T] | None:
         """Ask, unless it is still being asked, or not due yet."""
@@ -114,7 +111,7 @@ class Question(Generic[T]):
         return self._flight
 
     def _landed(self, flight: Flight[T]) -> None:
-        self.error = flight.error
+        self.error, self.landed_at = flight.error, flight.ended
         if flight.error is not None:
             self._due = 0.0
             return
