@@ -22,6 +22,7 @@ from airlane.top.nodes import (
     gpu_share,
     hottest,
     memory_share,
+    node_labels,
     node_state,
     power,
     store_share,
@@ -72,16 +73,10 @@ def node_tone(node: Node) -> Tone:
 
 
 def _note(node: Node) -> str:
-    """Why it is not well; else its labels, but for those that Ray gives every node."""
-    if not node.alive and node.why:
-        return node.why
-    if node.stale:
-        return "alive to the head, but its measures stand still"
-    return ", ".join(f"{name}={value}" for name, value in node.labels.items() if name != "ray.io/node-id")
-
-
-def _note_tone(node: Node) -> Tone:
-    return Tone.DIM if node.alive and not node.stale else node_tone(node)
+    """Why it is not well."""
+    if not node.alive:
+        return node.why or ""
+    return "its measures stand still" if node.stale else ""
 
 
 def _temperature_tone(degrees: float) -> Tone:
@@ -101,8 +96,8 @@ def _watts(value: float) -> str:
 
 def _node_text(node: Node, context: Context) -> str:
     role = "head" if node.head else ""
-    labels = " ".join(f"{name}={value}" for name, value in node.labels.items())
-    return f"{context.node(node.id)} {node.hostname} {node.address} {node_state(node)} {role} {node.id} {labels}"
+    where = f"{context.node(node.id)} {node.hostname} {node.address}"
+    return f"{where} {node_state(node)} {role} {node.id} {node_labels(node)}"
 
 
 def _living(get: Callable[[Node], float | None]) -> Callable[[Node], float | None]:
@@ -122,12 +117,7 @@ NODES: Listing[Node] = Listing(
         text_column("ROLE", lambda node, _: "head" if node.head else "", 4, priority=5, tone=Tone.ACCENT),
         share_column("CPU", _living(lambda node: node.measures.cpu), 1),
         share_column("MEM", _living(memory_share), 1),
-        text_column(
-            "MEMORY",
-            _memory_words,
-            10,
-            priority=7,
-        ),
+        text_column("MEMORY", _memory_words, 10, priority=7),
         number_column("GPUS", _living(lambda node: len(node.measures.gpus) or None), words.number, 4, 4),
         share_column("GPU", _living(gpu_share), 1),
         share_column("GPU MEM", _living(gpu_memory_share), 1, least=7),
@@ -142,7 +132,8 @@ NODES: Listing[Node] = Listing(
         number_column("LOAD", _living(lambda node: node.measures.load), lambda load: f"{load:.1f}", 5, 9),
         time_column("UP", lambda node, context: _since(node.started_at, node.ended_at, context), words.duration, 7),
         text_column("ADDRESS", lambda node, _: node.address, 15, priority=6),
-        text_column("NOTE", lambda node, _: _note(node), 10, 60, 5, tone=_note_tone),
+        text_column("NOTE", lambda node, _: _note(node), 22, 80, 2, tone=node_tone),
+        text_column("LABELS", lambda node, _: node_labels(node), 12, 60, 9, tone=Tone.DIM),
         text_column("ID", lambda node, _: node.id, 8, priority=10, tone=Tone.DIM),
     ),
     lambda node: node.id,
@@ -212,7 +203,7 @@ WORK: Listing[Work] = Listing(
     (
         text_column("KIND", lambda work, _: _kind(work), 6, priority=3, tone=Tone.DIM),
         text_column("ID", lambda work, _: work.id, 14, 32),
-        text_column("STATE", lambda work, _: work.state, 9, tone=lambda work: state_tone(work.state)),
+        text_column("STATE", lambda work, _: work.state, 9, 12, tone=lambda work: state_tone(work.state)),
         time_column("STARTED", lambda work, context: _age(work.started_at, context), words.ago, 4),
         time_column("LASTED", lambda work, context: _since(work.started_at, work.ended_at, context), words.duration, 1),
         text_column("WHAT", lambda work, _: _what(work), 16, 120, 1),
@@ -236,7 +227,7 @@ JOBS: Listing[Job] = Listing(
     "jobs",
     (
         text_column("JOB", lambda job, _: job.id, 16, 32),
-        text_column("STATE", lambda job, _: job.state, 9, tone=lambda job: state_tone(job.state)),
+        text_column("STATE", lambda job, _: job.state, 9, 12, tone=lambda job: state_tone(job.state)),
         time_column("STARTED", lambda job, context: _age(job.started_at, context), words.ago, 3),
         time_column("LASTED", lambda job, context: _since(job.started_at, job.ended_at, context), words.duration, 1),
         text_column("KIND", lambda job, _: _kind(job), 6, priority=6, tone=Tone.DIM),
@@ -261,7 +252,7 @@ RUNS: Listing[Run] = Listing(
     (
         text_column("RUN", lambda run, _: run.id, 12, 32),
         text_column("KIND", lambda run, _: "Airlane" if isinstance(run, AirRun) else "Train", 7, priority=4),
-        text_column("STATE", lambda run, _: run.state, 9, tone=lambda run: state_tone(run.state)),
+        text_column("STATE", lambda run, _: run.state, 9, 12, tone=lambda run: state_tone(run.state)),
         time_column("STARTED", lambda run, context: _age(run.started_at, context), words.ago, 3),
         time_column("LASTED", lambda run, context: _since(run.started_at, run.ended_at, context), words.duration, 1),
         text_column("NAME", lambda run, _: run.experiment if isinstance(run, AirRun) else run.name, 12, 40, 1),
@@ -337,7 +328,7 @@ ACTORS: Listing[Actor] = Listing(
         number_column("PID", lambda actor: actor.pid, lambda pid: f"{pid:.0f}", 7, 2, falling=False),
         number_column("RESTARTS", lambda actor: actor.restarts, words.number, 8, 6),
         text_column("HAS", lambda actor, _: words.resources(actor.resources) if actor.resources else "", 10, 28, 4),
-        text_column("WHY", lambda actor, _: actor.why or "", 16, 80, 1, tone=Tone.WARN),
+        text_column("WHY", lambda actor, _: actor.why or "", 24, 80, 1, tone=Tone.WARN),
         text_column("JOB", lambda actor, _: actor.job_id or "", 8, priority=7, tone=Tone.DIM),
         text_column("ID", lambda actor, _: actor.id, 8, 32, priority=8, tone=Tone.DIM),
     ),
@@ -388,7 +379,7 @@ GROUPS: Listing[Group] = Listing(
         text_column("ASKS FOR", lambda group, _: words.resources(group_resources(group)), 12, 36, 2),
         time_column("SINCE", lambda group, context: _age(group.asked_at, context), words.ago, 5),
         text_column("NODES", _group_nodes, 10, 40, 3),
-        text_column("WHY", lambda group, _: group.why or "", 20, 80, 1, tone=Tone.WARN),
+        text_column("WHY", lambda group, _: group.why or "", 24, 80, 1, tone=Tone.WARN),
         text_column("JOB", lambda group, _: group.job_id or "", 8, priority=6, tone=Tone.DIM),
         text_column("ID", lambda group, _: group.id, 8, 36, priority=7, tone=Tone.DIM),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from airlane.top.nodes import gpu_memory_share, gpu_share, memory_share
+from airlane.top.nodes import gpu_memory_share, memory_share
 from airlane.top.totals import Totals
 from airlane.top.values import Node, Snapshot
 from airlane.top.words import share
@@ -13,6 +13,18 @@ KEPT = 240
 _UNTOLD = 255
 _STEPS = 2  # to a percent
 _MOST = 100 * _STEPS
+_NOTHING = bytes([_UNTOLD])
+
+
+def _step(percent: float | None) -> int:
+    if percent is None:
+        return _UNTOLD
+    step = int(percent * _STEPS)
+    return step if 0 <= step <= _MOST else _MOST if step > 0 else 0
+
+
+def _percent(step: int) -> float | None:
+    return None if step == _UNTOLD else step / _STEPS
 
 
 class Shares:
@@ -21,39 +33,63 @@ class Shares:
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._kept = bytearray()
+        self._kept: deque[int] = deque(maxlen=KEPT)
 
     def add(self, percent: float | None) -> None:
-        self._kept.append(_UNTOLD if percent is None else min(_MOST, max(0, int(percent * _STEPS))))
-        if len(self._kept) > KEPT:
-            del self._kept[0]
+        self._kept.append(_step(percent))
 
     def values(self) -> list[float | None]:
-        return [None if step == _UNTOLD else step / _STEPS for step in self._kept]
+        return [_percent(step) for step in self._kept]
 
 
 class NodeHistory:
-    """What one node did."""
+    """What one node did: for each round its CPU, memory and GPU memory, and each of its GPUs."""
 
-    __slots__ = ("cpu", "gpu", "gpu_memory", "gpus", "memory")
+    __slots__ = ("_rounds",)
 
     def __init__(self) -> None:
-        self.cpu, self.memory, self.gpu, self.gpu_memory = Shares(), Shares(), Shares(), Shares()
-        self.gpus: dict[int, Shares] = {}
+        self._rounds: deque[bytes] = deque(maxlen=KEPT)
 
     def add(self, node: Node) -> None:
-        told = node.alive and not node.stale
-        self.cpu.add(node.measures.cpu if told else None)
-        self.memory.add(memory_share(node) if told else None)
-        if not node.measures.gpus:
+        if not node.alive or node.stale:
+            self._rounds.append(_NOTHING)
             return
-        self.gpu.add(gpu_share(node) if told else None)
-        self.gpu_memory.add(gpu_memory_share(node) if told else None)
-        for gpu in node.measures.gpus:
-            shares = self.gpus.get(gpu.index)
-            if shares is None:
-                shares = self.gpus[gpu.index] = Shares()
-            shares.add(gpu.utilization if told else None)
+        measures = node.measures
+        steps = [_step(measures.cpu), _step(memory_share(node)), _UNTOLD]
+        if measures.gpus:
+            steps[2] = _step(gpu_memory_share(node))
+            steps += [_step(gpu.utilization) for gpu in measures.gpus]
+        self._rounds.append(bytes(steps))
+
+    def _line(self, place: int) -> list[float | None]:
+        return [_percent(steps[place]) if place < len(steps) else None for steps in self._rounds]
+
+    @property
+    def cpu(self) -> list[float | None]:
+        return self._line(0)
+
+    @property
+    def memory(self) -> list[float | None]:
+        return self._line(1)
+
+    @property
+    def gpu_memory(self) -> list[float | None]:
+        return self._line(2)
+
+    @property
+    def gpus(self) -> list[list[float | None]]:
+        """A line for each GPU, in the order in which the node tells of them."""
+        count = max((len(steps) for steps in self._rounds), default=0) - 3
+        return [self._line(3 + number) for number in range(count)]
+
+    @property
+    def gpu(self) -> list[float | None]:
+        """The mean of the GPUs."""
+        line: list[float | None] = []
+        for steps in self._rounds:
+            told = [step for step in steps[3:] if step != _UNTOLD]
+            line.append(sum(told) / len(told) / _STEPS if told else None)
+        return line
 
 
 class History:

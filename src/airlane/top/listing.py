@@ -18,6 +18,7 @@ Row = TypeVar("Row")
 GAP = 2
 _SHARE = 6  # what the words of a share take
 _BAR_FROM = _SHARE + 4
+_LONGER = 14
 
 Key = float | str | None
 
@@ -151,18 +152,30 @@ def time_column(
 def fitting(
     columns: Sequence[Column[Row]], cells: int, natural: Mapping[str, int] | None = None
 ) -> list[tuple[Column[Row], int]]:
-    """The columns that there is room for, each with its width. `natural` is how wide words would be."""
-    kept = list(columns)
-    while len(kept) > 1 and sum(column.least + GAP for column in kept) - GAP > cells:
+    """The columns that there is room for, each with its width.
+
+    `natural` is how wide words would be: a column that may go, goes where it has none.
+    """
+    wide = natural or {}
+    kept = [column for column in columns if not column.priority or wide.get(column.title) != 0]
+    widths = {column.title: _least(column, wide, cells) for column in kept}
+    while len(kept) > 1 and sum(widths[column.title] + GAP for column in kept) - GAP > cells:
         last = max(column.priority for column in kept)
         kept.remove(next(column for column in reversed(kept) if column.priority == last))
-    widths = {column.title: column.least for column in kept}
+    widths = {column.title: widths[column.title] for column in kept}
     left = cells - sum(widths.values()) - GAP * (len(kept) - 1)
     for _, group in groupby(sorted(kept, key=_growth), key=_growth):
-        left -= _grow(list(group), widths, left, natural or {})
+        left -= _grow(list(group), widths, left, wide)
     if left < 0:
         widths[kept[0].title] = max(1, cells)
     return [(column, widths[column.title]) for column in kept]
+
+
+def _least(column: Column[Row], natural: Mapping[str, int], cells: int) -> int:
+    """What it needs: the names of things in whole, if they are not too long."""
+    if column.priority or column.title not in natural:
+        return column.least
+    return max(column.least, min(natural[column.title], column.most, column.least + _LONGER, cells // 3))
 
 
 def _growth(column: Column[Row]) -> tuple[bool, int]:
@@ -190,7 +203,8 @@ def natural_widths(
     widths = dict(before)
     for column in columns:
         if column.most > column.least and not column.is_share:
-            cells = (cell_len(column.cell(row, context).text) for row in rows)
+            texts = (words.clean(column.cell(row, context).text, context.marks) for row in rows)
+            cells = (len(text) if text.isascii() else cell_len(text) for text in texts)
             widths[column.title] = max(widths.get(column.title, 0), max(cells, default=0))
     return widths
 

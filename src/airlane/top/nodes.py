@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from airlane.top import words
 from airlane.top.values import Node
 
@@ -59,18 +62,23 @@ def node_state(node: Node) -> str:
 
 def node_name(node: Node) -> str:
     """What people call it: its name where it is no address, else its host's, else its address."""
-    name = "" if node.name == node.address else node.name
+    name = node.name if node.name != node.address else ""
     return name or node.hostname or node.address or node.id[:_SHORT]
 
 
-def node_names(nodes: tuple[Node, ...]) -> dict[str, str]:
+def node_labels(node: Node) -> str:
+    """Its labels, but for the one that Ray gives every node."""
+    return ", ".join(f"{name}={value}" for name, value in node.labels.items() if name != "ray.io/node-id")
+
+
+def node_names(nodes: Sequence[Node]) -> dict[str, str]:
     """A name for each id. Nodes of the same name (several on one machine) have their addresses added."""
-    named: dict[str, list[Node]] = {}
-    for node in nodes:
-        named.setdefault(node_name(node), []).append(node)
-    names: dict[str, str] = {}
-    for name, those in named.items():
-        alone = sum(node.alive for node in those) <= 1
-        for node in those:
-            names[node.id] = name if alone or node.address in ("", name) else f"{name} {node.address}"
+    names = {node.id: node_name(node) for node in nodes}
+    alive = Counter(names[node.id] for node in nodes if node.state == "ALIVE")
+    doubled = {name for name, count in alive.items() if count > 1}
+    if doubled:
+        for node in nodes:
+            name = names[node.id]
+            if name in doubled and node.address not in ("", name):
+                names[node.id] = f"{name} {node.address}"
     return names

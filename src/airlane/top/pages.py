@@ -8,18 +8,27 @@ from collections.abc import Iterable, Sequence
 
 from airlane.top import columns, words
 from airlane.top.header import trouble_words
-from airlane.top.history import NodeHistory, Shares
+from airlane.top.history import NodeHistory
 from airlane.top.lines import LEVELS, Line, Tone, fitted, width
 from airlane.top.listing import Listing, Row, lines_of
-from airlane.top.nodes import disk_share, gpu_memory, gpu_share, hottest, memory_share, node_state, power, store_share
-from airlane.top.values import Actor, AirRun, Group, Job, Node, NodeDetail, Panel, Process, Snapshot, TrainRun
+from airlane.top.nodes import (
+    disk_share,
+    gpu_memory,
+    gpu_share,
+    hottest,
+    memory_share,
+    node_labels,
+    node_state,
+    power,
+    store_share,
+)
+from airlane.top.values import Actor, AirRun, Gpu, Group, Job, Node, NodeDetail, Panel, Process, Snapshot, TrainRun
 from airlane.top.view import View
 
 _LABEL = 12
 _BAR = 24
 _MOST_WORDS = 40
 _FACTS_CELLS = 11
-_OWN_LABELS = ("ray.io/node-id",)
 
 
 def _fact(label: str, text: str | None, cells: int, view: View, tone: Tone = Tone.PLAIN) -> list[Line]:
@@ -79,7 +88,7 @@ def node_page(view: View, node_id: str, detail: Panel[NodeDetail] | None, cells:
     lines = [*_node_facts(view, node, cells), [], *_node_meters(view, node, past, cells)]
     if node.measures.gpus:
         lines += _rows(columns.GPUS, node.measures.gpus, cells, view)
-        lines += _gpu_past(past, cells, view)
+        lines += _gpu_past(node.measures.gpus, past, cells, view)
     if detail is None:
         return [*lines, [], [("Its processes are asked for.", Tone.DIM)]]
     said = trouble_words(view, detail)
@@ -96,7 +105,6 @@ def _busiest(processes: Sequence[Process]) -> list[Process]:
 def _node_facts(view: View, node: Node, cells: int) -> list[Line]:
     role = "head  " if node.head else ""
     where = "  ".join(dict.fromkeys(part for part in (node.hostname, node.address) if part))
-    labels = ", ".join(f"{name}={value}" for name, value in node.labels.items() if name not in _OWN_LABELS)
     stale = "alive to the head, but its measures stand still: it hangs, or is cut off" if node.stale else None
     up = words.duration((node.ended_at or view.now) - node.started_at) if node.started_at else None
     title: Line = [
@@ -112,7 +120,7 @@ def _node_facts(view: View, node: Node, cells: int) -> list[Line]:
         *_fact("why", node.why if not node.alive else stale, cells, view, columns.node_tone(node)),
         *_fact("ended", _when(node.ended_at, view), cells, view),
         *_fact("has", words.resources(node.resources) if node.resources else None, cells, view),
-        *_fact("labels", labels, cells, view),
+        *_fact("labels", node_labels(node), cells, view),
         *_fact("node id", node.id, cells, view, Tone.DIM),
     ]
 
@@ -140,7 +148,9 @@ def _node_meters(view: View, node: Node, past: NodeHistory, cells: int) -> Itera
     ]
 
 
-def _meter(label: str, percent: float | None, facts: str, past: Shares | None, *, cells: int, view: View) -> Line:
+def _meter(
+    label: str, percent: float | None, facts: str, past: list[float | None] | None, *, cells: int, view: View
+) -> Line:
     """A bar, its number, what it is of, and how it was in the last minutes."""
     tone = LEVELS[words.level(percent)]
     filled, rest = words.bar(percent, _BAR, view.marks)
@@ -149,21 +159,21 @@ def _meter(label: str, percent: float | None, facts: str, past: Shares | None, *
     line.append((f" {words.fit(facts, _FACTS_CELLS, view.marks)} ", Tone.PLAIN))
     room = min(cells - width(line), 120)
     if past is not None and room > 0:
-        line.append((words.spark(past.values(), room, view.marks).lstrip(), Tone.PAST))
+        line.append((words.spark(past, room, view.marks).lstrip(), Tone.PAST))
     return fitted(line, cells, view.marks)
 
 
-def _gpu_past(past: NodeHistory, cells: int, view: View) -> Iterable[Line]:
+def _gpu_past(gpus: Sequence[Gpu], past: NodeHistory, cells: int, view: View) -> Iterable[Line]:
     """How busy each GPU was: as many beside each other as there is room for."""
     each = max(20, min(60, (cells - 2) // max(1, min(4, len(past.gpus)))))
     lines: list[Line] = []
-    for number, (index, shares) in enumerate(sorted(past.gpus.items())):
+    for number, shares in enumerate(past.gpus):
         if number % max(1, cells // each) == 0:
             lines.append([])
-        label = f"{index:>3} "
+        label = f"{gpus[number].index if number < len(gpus) else number:>3} "
         lines[-1] += [
             (label, Tone.DIM),
-            (words.spark(shares.values(), each - 6, view.marks), Tone.PAST),
+            (words.spark(shares, each - 6, view.marks), Tone.PAST),
             ("  ", Tone.PLAIN),
         ]
     if lines:

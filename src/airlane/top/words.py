@@ -16,6 +16,7 @@ _THOUSAND = 1000
 _TEN = 10
 _EIGHTHS = 8
 _FULL = 100.0
+_PLAIN = str.maketrans({"×": "x", "·": "-", "–": "-", "—": "-", "…": "~", "→": ">", "“": '"', "”": '"'})
 WARN_AT = 70.0
 CRITICAL_AT = 90.0
 _DROPPED = ("Cf", "Cs", "Cn", "Co")  # joiners, turns of direction, halves of letters: what terminals disagree about
@@ -51,7 +52,7 @@ def clean(text: str, marks: Marks = UNICODE) -> str:
 def _cleaned(text: str, only_ascii: bool) -> str:
     kept = "".join(_sign(sign) for sign in text)
     kept = " ".join(kept.split()) if kept != text else kept
-    return kept.encode("ascii", "replace").decode() if only_ascii else kept
+    return kept.translate(_PLAIN).encode("ascii", "replace").decode() if only_ascii else kept
 
 
 def _sign(sign: str) -> str:

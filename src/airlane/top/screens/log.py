@@ -141,7 +141,7 @@ class LogScreen(TopScreen):
         ("Esc", "back"),
         ("j k PgDn PgUp", "scroll"),
         ("G", "follow the end"),
-        ("← →", "aside"),
+        ("left right", "aside"),
         ("q", "quit"),
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,backspace", "back", show=False)]

@@ -28,7 +28,7 @@ from airlane.top.widgets.pane import Drawn, Pane
 
 ABOVE = 2  # the title and the headings
 _WHEEL = 3
-_MEASURED = 100  # rows: what is further down is cut where it is longer
+_MEASURED = 200  # rows: what is further down is cut where it is longer
 
 
 class Table(Pane, Generic[Row], can_focus=True):
@@ -90,8 +90,10 @@ class Table(Pane, Generic[Row], can_focus=True):
     def show(self, rows: Sequence[Row], context: Context, *, trouble: str = "") -> None:
         """Other rows, or the same with other words. `trouble` is what is wrong with them, in a few words."""
         self._knows, self._trouble = context, trouble
-        if rows is not self._rows:
-            self._rows, self._texts = rows, None
+        if rows is self._rows:  # only older
+            self.redraw()
+            return
+        self._rows, self._texts = rows, None
         self._arrange()
 
     def narrow(self, text: str) -> None:

@@ -299,9 +299,10 @@ def made_detail(node: Node) -> NodeDetail:
 
 
 class MadeSource:
-    """Tells what it is given; the last one for ever."""
+    """Tells what it is given; the last one for ever, or `once`, and then nothing more."""
 
-    def __init__(self, *snapshots: Snapshot) -> None:
+    def __init__(self, *snapshots: Snapshot, once: bool = False) -> None:
+        self.once = once
         self.snapshots = list(snapshots)
         self.asked = 0
         self.stopped: list[str] = []
@@ -312,6 +313,8 @@ class MadeSource:
 
     async def snapshot(self) -> Snapshot:
         self.asked += 1
+        if self.once and self.asked > 1:
+            await asyncio.Event().wait()
         return self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
 
     async def node(self, node_id: str) -> Panel[NodeDetail]:
