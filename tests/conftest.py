@@ -25,8 +25,8 @@ from ray_fixtures import ray_environment, ray_lab, ray_python  # noqa: F401 - fi
 settings.register_profile("airlane", deadline=None)
 settings.load_profile("airlane")
 
-# Below tests/: each of these keeps the machine busy, or waits for what it shares.
-ONE_AFTER_THE_OTHER = ("contract", "lab", "e2e/containers", "e2e/examples", "e2e/ranks", "e2e/ray", "e2e/tracking")
+# Below tests/: each of these starts clusters, which keep the machine busy.
+ONE_AFTER_THE_OTHER = ("contract", "lab", "e2e/examples", "e2e/ranks", "e2e/ray")
 LAB_PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "munged", "dockerd", "ip", "nsenter", "unshare")
 
 
