@@ -26,7 +26,7 @@ settings.register_profile("airlane", deadline=None)
 settings.load_profile("airlane")
 
 # Below tests/: each of these starts clusters, which keep the machine busy.
-ONE_AFTER_THE_OTHER = ("contract", "lab", "e2e/examples", "e2e/ranks", "e2e/ray")
+ONE_AFTER_THE_OTHER = ("contract", "lab", "e2e/examples", "e2e/ranks", "e2e/ray", "e2e/top")
 LAB_PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "munged", "dockerd", "ip", "nsenter", "unshare")
 
 
