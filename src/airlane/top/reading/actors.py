@@ -32,8 +32,8 @@ _READING = {
 
 def read_actors(body: bytes) -> tuple[list[Actor], int]:
     """Actors, and how many there are beyond those. Raises ValueError: this is no such answer."""
-    rows, cut = read_rows(body)
-    return [actor for actor in map(_actor, rows) if actor.id], cut
+    found, cut = read_rows(body, _actor)
+    return [actor for actor in found if actor.id], cut
 
 
 def _actor(row: dict[str, Any]) -> Actor:

@@ -26,8 +26,8 @@ _WHY = {
 
 def read_groups(body: bytes) -> tuple[tuple[Group, ...], int]:
     """The groups, and how many there are beyond those. Raises ValueError: this is no such answer."""
-    found, cut = read_rows(body)
-    return tuple(group for group in map(_group, found) if group.id), cut
+    found, cut = read_rows(body, _group)
+    return tuple(group for group in found if group.id), cut
 
 
 def _group(row: dict[str, Any]) -> Group:

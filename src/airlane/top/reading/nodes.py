@@ -23,8 +23,8 @@ _OWN_LABEL = "ray.io/node-id"
 
 def read_nodes(body: bytes) -> tuple[tuple[Node, ...], int]:
     """The nodes that the head knows, and how many it did not tell. Raises ValueError: this is no such answer."""
-    rows, cut = read_rows(body)
-    nodes = {node.id: node for node in map(_node, rows) if node.id}
+    found, cut = read_rows(body, _node)
+    nodes = {node.id: node for node in found if node.id}
     return tuple(nodes.values()), cut
 
 

@@ -58,10 +58,14 @@ def _apart(body: bytes, name: str, make: Callable[[dict[str, Any]], T], without:
     marker = b'"%b": [{' % name.encode()
     start = body.index(marker) + len(marker)
     key = body[start : body.index(b":", start, start + _LONGEST_KEY) + 1]
-    pieces = body[start + len(key) :].split(b"}, {" + key)
-    last, end = _last(b"{" + key + pieces.pop())
-    made = [make(_read(b"{" + key + piece + b"}", without)) for piece in pieces]
-    return Pieces(orjson.loads(body[: start - 1] + end), [*made, make(last)])
+    made, at = [], start + len(key)
+    between = b"}, {" + key
+    while (end := body.find(between, at)) >= 0:
+        made.append(make(_read(b"{%b%b}" % (key, body[at:end]), without)))
+        at = end + len(between)
+    last, rest = _last(b"{" + key + body[at:])
+    made.append(make(last))
+    return Pieces(orjson.loads(body[: start - 1] + rest), made)
 
 
 def _read(piece: bytes, without: Callable[[bytes], bytes]) -> dict[str, Any]:

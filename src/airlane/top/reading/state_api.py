@@ -8,18 +8,25 @@ all: `total` is how many there are there, before a filter, `num_after_truncation
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from airlane.top.fields import dig, rows, text, whole
+from airlane.top.fields import dig, text, whole
 from airlane.top.reading.pieces import read_pieces
+
+T = TypeVar("T")
 
 MOST = 10_000
 _PATH = ("data", "result", "result")
 
 
-def read_rows(body: bytes) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a list, and how many there are beyond those. Raises ValueError: this is no such answer."""
-    pieces = read_pieces(body, _PATH, lambda row: row)
+def read_rows(body: bytes, make: Callable[[dict[str, Any]], T]) -> tuple[list[T], int]:
+    """What is made of the rows of a list, and how many there are beyond those.
+
+    Raises:
+        ValueError: this is no such answer.
+    """
+    pieces = read_pieces(body, _PATH, make)
     answer = pieces.around
     if type(dig(answer, *_PATH)) is not list:
         raise ValueError(refusal(answer) or "it has no list")
@@ -27,7 +34,7 @@ def read_rows(body: bytes) -> tuple[list[dict[str, Any]], int]:
     found = len(pieces.made)
     left = (whole(counts.get("total")) or 0) - (whole(counts.get("num_after_truncation")) or 0)
     filtered = whole(counts.get("num_filtered")) or 0
-    return rows(pieces.made), max(0, left) + max(0, filtered - found)
+    return pieces.made, max(0, left) + max(0, filtered - found)
 
 
 def refusal(answer: Any) -> str | None:
