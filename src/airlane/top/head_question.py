@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from airlane.errors import AirError
+from airlane.top.fields import text
 
 T = TypeVar("T")
 
@@ -22,6 +23,7 @@ T = TypeVar("T")
 _REST_OF_CPU = 25.0
 _REST_OF_WAIT = 2.0
 _LONGEST_REST_S = 15.0
+_MOST_WORDS = 500
 
 
 class Flight(Generic[T]):
@@ -136,7 +138,8 @@ def trouble_words(error: Exception | None, *names: str) -> str | None:
         told = error.message
         for name in names:
             told = told.removeprefix("the Ray cluster at ").removeprefix(name).lstrip(": ")
-        return told
-    if isinstance(error, ValueError):
-        return f"answers in a form that is not known: {error}"
-    return f"cannot be read: {error!r}"
+    elif isinstance(error, ValueError):
+        told = f"answers in a form that is not known: {error}"
+    else:
+        told = f"cannot be read: {error!r}"
+    return text(told, _MOST_WORDS)  # it may hold what the other side wrote

@@ -158,6 +158,13 @@ def test_another_server_is_told_to_be_one(head: StandInHead) -> None:
     assert troubles(run(made(head).snapshot))["jobs"].startswith("answers in a form that is not known")
 
 
+def test_what_an_error_says_does_not_steer_a_terminal(head: StandInHead) -> None:
+    head.instead["/api/jobs/"] = (500, b"\x1b[2J\x07" + b"x" * 10_000)
+    trouble = troubles(run(made(head).snapshot))["jobs"]
+    assert trouble.isprintable()
+    assert len(trouble) <= 500
+
+
 def test_of_no_train_run_there_is_no_trouble_and_of_another_error_there_is(head: StandInHead) -> None:
     assert run(made(head).snapshot).train.trouble is None
     head.instead["/api/train/v2/runs/v1"] = (404, b"404: Not Found")
