@@ -84,7 +84,8 @@ class Head:
         asked = [*self._of_head, *([self._runs] if self._runs is not None else [])]
         flights = [flight for question in asked if (flight := question.ask()) is not None]
         await wait_for_all(flights, self._patience_s)
-        snapshot = self._shown()
+        # A large cluster takes a while to put together, in which keys are to be answered.
+        snapshot = await Flight("air top: round", self._shown).result()
         self._round_before = began
         return snapshot
 
