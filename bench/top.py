@@ -100,12 +100,20 @@ def key_seconds(shown: Terminal) -> Iterator[float]:
     shown.type("3")
     shown.watch(1)
     for number in itertools.count():
-        before = _NODES.findall(shown.text)
+        before = _settled(shown, number)
         began_s = time.perf_counter()
         shown.type("\x1b[6~" if number % 20 < 10 else "\x1b[5~")  # page down, page up
         shown.until(_changed(before))
         yield time.perf_counter() - began_s
-        shown.watch(0.07 + number % 7 / 50)
+
+
+def _settled(shown: Terminal, number: int) -> list[str]:
+    """What it shows when nothing changes any more: two keys must not become one picture."""
+    seen, before = _NODES.findall(shown.text), None
+    while seen != before:
+        shown.watch(0.1 + number % 7 / 50)
+        seen, before = _NODES.findall(shown.text), seen
+    return seen
 
 
 def _changed(before: list[str]) -> Callable[[str], bool]:

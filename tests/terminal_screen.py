@@ -26,7 +26,7 @@ _SEQUENCE = re.compile(
     r"|\x1b[PX^_](?P<told>.*?)\x1b\\|\x1b\](?P<title>.*?)(?:\x07|\x1b\\)|\x1b(?P<single>[=>78DEMHc]|\([AB0])",
     re.DOTALL,
 )
-_UNFINISHED = re.compile(r"\x1b(\[[?>=<]?[0-9;:]*[ $]?|[PX^_\]][^\x07\x1b]*|\(?)?$")
+_UNFINISHED = re.compile(r"\x1b(\[[?>=<]?[0-9;:]*[ $]?|[PX^_\]][^\x07\x1b]*\x1b?|\(?)?$")
 _ALTERNATE = 1049
 _CURSOR = 25
 # The terminal becomes the one that Ctrl-C is typed on.

@@ -65,9 +65,10 @@ def execute(values: Namespace, context: Context) -> int:
         if once:
             return _once(context, asyncio.run(opened.source.snapshot()), opened.clock())
         from airlane.top.app import run
+        from airlane.top.pace import paced_for_keys
 
         every_s, settings = values.every or EVERY_S, client.home.top
-        with _told_how_to_report(verbose=context.verbose):
+        with _told_how_to_report(verbose=context.verbose), paced_for_keys():
             run(opened.source, interval_s=every_s, settings_file=settings, clock=opened.clock)
     return EXIT_OK
 
