@@ -327,7 +327,7 @@ ACTORS: Listing[Actor] = Listing(
         text_column("NODE", lambda actor, context: context.node(actor.node_id), 8, 20, 1),
         number_column("PID", lambda actor: actor.pid, lambda pid: f"{pid:.0f}", 7, 2, falling=False),
         number_column("RESTARTS", lambda actor: actor.restarts, words.number, 8, 6),
-        text_column("HAS", lambda actor, _: words.resources(actor.resources) if actor.resources else "", 10, 28, 4),
+        text_column("HAS", lambda actor, _: words.resources(actor.resources) if actor.resources else "", 12, 28, 4),
         text_column("WHY", lambda actor, _: actor.why or "", 24, 80, 1, tone=Tone.WARN),
         text_column("JOB", lambda actor, _: actor.job_id or "", 8, priority=7, tone=Tone.DIM),
         text_column("ID", lambda actor, _: actor.id, 8, 32, priority=8, tone=Tone.DIM),

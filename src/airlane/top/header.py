@@ -14,7 +14,7 @@ from airlane.top.words import Marks
 
 LINES = 6
 _LABEL = 8
-_FACTS = 11
+_FACTS = 12
 _LONGEST_BAR = 48
 _SHARE = 6
 _BETWEEN = 2
@@ -134,7 +134,7 @@ def _taken(load: Load, cells: int, marks: Marks) -> Line:
 def _waiting(demands: Sequence[Demand], cells: int, marks: Marks) -> Line:
     """What the scheduler could not give yet."""
     if not demands:
-        return [*_label("Waiting"), ("nothing waits for resources", Tone.DIM)]
+        return fitted([*_label("Waiting"), ("nothing waits for resources", Tone.DIM)], cells, marks)
     times = "x" if marks.ascii else "×"
     line: Line = [*_label("Waiting")]
     for index, demand in enumerate(sorted(demands, key=lambda one: -one.count)):

@@ -172,8 +172,8 @@ def fitting(
 
 
 def _least(column: Column[Row], natural: Mapping[str, int], cells: int) -> int:
-    """What it needs: the names of things in whole, if they are not too long."""
-    if column.priority or column.title not in natural:
+    """What it needs: what matters most in whole, if it is not too long."""
+    if column.priority > 1 or column.title not in natural:
         return column.least
     return max(column.least, min(natural[column.title], column.most, column.least + _LONGER, cells // 3))
 
