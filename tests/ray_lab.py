@@ -154,6 +154,15 @@ class RayLab:
     def wake_raylet(self, node: int) -> None:
         os.kill(self.raylet_pid(node), signal.SIGCONT)
 
+    def hang_node(self, node: int) -> None:
+        """Everything on the node at once, as when a machine freezes. The agent of a raylet that hangs alone goes on."""
+        for pid, _ in self._processes(node):
+            os.kill(pid, signal.SIGSTOP)
+
+    def wake_node(self, node: int) -> None:
+        for pid, _ in self._processes(node):
+            os.kill(pid, signal.SIGCONT)
+
     def pids(self) -> list[int]:
         """Everything alive that the cluster, or what runs on it, has started."""
         return [pid for pid, _ in self._processes()]
