@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from airlane.cluster.rest import Dashboard
@@ -121,9 +122,9 @@ class Head:
     def _ask_version(self) -> str:
         return text(dig(read_json(self._get(VERSION)), "ray_version"))
 
-    def _ask_summary(self) -> Mapping[str, summary.Told]:
+    def _ask_summary(self) -> summary.Summary:
         told = summary.read_summary(self._get(summary.SUMMARY))
-        self._pulses.see(told)
+        self._pulses.see(told.nodes)
         return told
 
     def _ask_load(self) -> Load:
@@ -143,7 +144,7 @@ class Head:
             raise
 
     def _shown(self) -> Snapshot:
-        nodes_now, load_now = self._nodes_panel(), self._panel(self._load, Load())
+        nodes_now, load_now = self._nodes_panel(), self._load_panel()
         version = self._version.answer
         trouble = self._away()
         runs = self._runs
@@ -198,10 +199,17 @@ class Head:
         trouble = panel.trouble or (f"measures: {measures}" if measures is not None else None)
         return Panel(self._joined(_data(self._nodes), _data(self._summary)), panel.at, trouble, panel.cut)
 
-    def _join(
-        self, known: tuple[tuple[Node, ...], int] | None, told: Mapping[str, summary.Told] | None
-    ) -> tuple[Node, ...]:
-        return nodes.joined(known[0], told or {}, self._pulses.still) if known is not None else ()
+    def _load_panel(self) -> Panel[Load]:
+        """Some autoscalers report nothing: then what is in use is known from the nodes, and not what waits."""
+        panel, told = self._panel(self._load, Load()), _data(self._summary)
+        if panel.data.use or panel.trouble is not None or told is None:
+            return panel
+        return replace(panel, data=replace(panel.data, use=told.use))
+
+    def _join(self, known: tuple[tuple[Node, ...], int] | None, told: summary.Summary | None) -> tuple[Node, ...]:
+        if known is None:
+            return ()
+        return nodes.joined(known[0], told.nodes if told is not None else {}, self._pulses.still)
 
     def _actors_panel(self, nodes_now: tuple[Node, ...], load_now: Load) -> Panel[Actors]:
         living, classes = self._panel(self._living, ((), 0)), self._panel(self._classes, ({}, 0))

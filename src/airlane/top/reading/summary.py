@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from airlane.top.fields import dig, mapping, number, rows, text, whole
+from airlane.top.reading.logical import read_logical
 from airlane.top.reading.pieces import read_pieces, without_array
-from airlane.top.values import Gpu, GpuProcess, Measures
+from airlane.top.values import Gpu, GpuProcess, Measures, Use
 
 SUMMARY = "/nodes?view=summary&nocache=1"  # without it, an idle dashboard answers with what was a minute ago
 MB = 1 << 20
@@ -28,12 +29,21 @@ class Told:
     measures: Measures
 
 
-def read_summary(body: bytes) -> dict[str, Told]:
-    """What each node's agent told, by the node's id. Raises ValueError: this is no such answer."""
+@dataclass(slots=True)
+class Summary:
+    """What the agents tell, by the ids of their nodes; and what the scheduler has given away on all of them."""
+
+    nodes: dict[str, Told]
+    use: tuple[Use, ...] = ()
+
+
+def read_summary(body: bytes) -> Summary:
+    """Raises ValueError: this is no such answer."""
     pieces = read_pieces(body, _PATH, _entry, _without_padding)
     if type(dig(pieces.around, *_PATH)) is not list:
         raise ValueError("it has no list of nodes")
-    return {node_id: told for node_id, told in pieces.made if node_id}
+    told = {node_id: one for node_id, one in pieces.made if node_id}
+    return Summary(told, read_logical(dig(pieces.around, "data", "nodeLogicalResources")))
 
 
 def _entry(entry: dict[str, Any]) -> tuple[str, Told]:

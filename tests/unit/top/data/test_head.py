@@ -173,6 +173,13 @@ def test_of_no_train_run_there_is_no_trouble_and_of_another_error_there_is(head:
     assert "the GCS may be down" in str(run(made(head).snapshot).train.trouble)
 
 
+def test_where_no_autoscaler_reports_the_nodes_tell_what_is_in_use(head: StandInHead) -> None:
+    head.instead["/api/cluster_status"] = (200, b'{"result": true, "data": {"clusterStatus": null}}')
+    load = run(made(head).snapshot).load
+    assert (load.trouble, load.data.demands) == (None, ())
+    assert [(use.resource, use.total) for use in load.data.use][:2] == [("CPU", 6.0), ("GPU", 6.0)]
+
+
 def test_a_node_is_asked_for_alone(head: StandInHead) -> None:
     async def look() -> None:
         asking = made(head)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airlane.top.reading import actors, detail, groups, jobs, load, nodes, resources, summary, train
+from airlane.top.reading import actors, detail, groups, jobs, load, logical, nodes, resources, summary, train
 from airlane.top.values import Actor, ActorClass, Bundle, Demand, GpuProcess, Load, Measures, Node, Use
 
 from .conftest import DEAD_NODE, HEAD_NODE, MADE_UP_GPUS, WORKER_NODE, answer, body, encoded
@@ -17,7 +17,7 @@ GB = 1 << 30
 def recorded_nodes() -> tuple[Node, ...]:
     found, cut = nodes.read_nodes(body("nodes"))
     assert cut == 0
-    return nodes.joined(found, summary.read_summary(body("summary")), lambda _: False)
+    return nodes.joined(found, summary.read_summary(body("summary")).nodes, lambda _: False)
 
 
 def by_id(node_id: str) -> Node:
@@ -141,6 +141,14 @@ def test_resources_have_the_names_that_their_users_gave_them() -> None:
     named = load.read_load(content, ("special_hardware", "my_TPU"))
     assert [use.resource for use in named.use] == ["licence", "my_TPU", "special_hardware"]
     assert load.camel("special_hardware") == "specialHardware"
+
+
+def test_what_is_in_use_is_known_from_the_nodes_too() -> None:
+    uses = summary.read_summary(body("summary")).use
+    assert [(use.resource, round(use.used, 1)) for use in uses][:2] == [("CPU", 1.3), ("GPU", 0.3)]
+    assert uses[0].total == 6.0
+    odd = {"a": "1.0/2.0 CPU\n1.5GiB/4.0GiB memory\n?", "b": None, "c": "1..0/2 CPU\n1.0/1.0 node:10.0.0.1"}
+    assert logical.read_logical(odd) == (Use("CPU", 1.0, 4.0), Use("memory", 1.5 * GB, 4.0 * GB))
 
 
 def test_before_the_first_report_there_is_no_load_and_no_trouble() -> None:
