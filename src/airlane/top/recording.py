@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-import orjson
 import zstandard
 
 from airlane.errors import ArgumentError, ConflictError, StoreError
@@ -30,7 +29,7 @@ __all__ = ["Recorded", "Recorder", "Replay"]
 
 _Rounds = Generator[dict[str, Any], None, None]
 
-_HEADER = {"recording": "air top", "v": 1}
+_HEADER_LINE = b'{"recording":"air top","v":1}'
 _COMPRESSED = ".zst"
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _MOST_LINE_BYTES = 1 << 28
@@ -43,12 +42,14 @@ class Recorder:
     def __init__(self, file: Path) -> None:
         """Raises StoreError: the file cannot be written."""
         self._path = file
+        if _is_something_else(file):
+            raise StoreError(f"{file} is there already, and no recording", hint="choose another name")
         try:
             self._file: IO[bytes] = os.fdopen(os.open(file, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
         except OSError as error:
             raise StoreError(f"cannot write {file}: {(error.strerror or str(error)).lower()}") from error
         self._packed = zstandard.ZstdCompressor().stream_writer(self._file) if file.suffix == _COMPRESSED else None
-        self._line(orjson.dumps(_HEADER))
+        self._line(_HEADER_LINE)
 
     def write(self, snapshot: Snapshot) -> None:
         """Raises StoreError: it cannot be written."""
@@ -228,6 +229,18 @@ class Replay:
                 self._details[panel.data.id] = panel
             elif "recording" not in content:
                 yield content
+
+
+def _is_something_else(file: Path) -> bool:
+    """Whether a file is there that a recording must not replace."""
+    if not file.is_file():
+        return False
+    try:
+        with file.open("rb") as there:
+            beginning = there.read(len(_HEADER_LINE))
+    except OSError:
+        return False  # opening it says why
+    return bool(beginning) and beginning != _HEADER_LINE and not beginning.startswith(_MAGIC)
 
 
 def _unpacked(raw: IO[bytes]) -> IO[bytes]:

@@ -271,3 +271,16 @@ def test_a_full_disk_ends_the_recording_and_not_the_monitor(tmp_path: Path) -> N
 def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is a directory"):
         Recorder(tmp_path)
+
+
+def test_a_recording_replaces_another_and_nothing_else(recording: Path, tmp_path: Path) -> None:
+    Recorder(recording).close()
+    with pytest.raises(ArgumentError, match="holds no round"):
+        Replay(recording)
+    file = tmp_path / "train.yaml"
+    file.write_text("command: train\n")
+    with pytest.raises(StoreError, match="is there already, and no recording"):
+        Recorder(file)
+    assert file.read_text() == "command: train\n"
+    file.write_text("")
+    Recorder(file).close()
