@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import NoColor
 from textual.worker import WorkerFailed
 
@@ -68,6 +69,17 @@ def _terminal_marks() -> Marks:
     return UNICODE
 
 
+class _Terminal(LinuxDriver):
+    """Textual draws on stderr; this draws where everything else of a command is, so that stderr may go elsewhere."""
+
+    def __init__(
+        self, app: App[None], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        if sys.__stdout__ is not None:
+            self._file = sys.__stdout__
+
+
 class TopApp(App[None]):
     """What lives as long as the screen: the rounds, what is remembered of them, the theme."""
 
@@ -93,7 +105,7 @@ class TopApp(App[None]):
         clock: Clock = time.time,
         marks: Marks = UNICODE,
     ) -> None:
-        super().__init__()
+        super().__init__(driver_class=_Terminal)
         self.ended_by: signal.Signals | None = None
         self.failure: Exception | None = None
         self.source = source
@@ -232,6 +244,12 @@ class TopApp(App[None]):
         self._wake.set()
 
     # Keys
+
+    def action_tab(self, index: int) -> None:
+        """From wherever one is, to one of the lists."""
+        while not isinstance(self.screen, MainScreen):
+            self.pop_screen()
+        self.screen.action_tab(index)
 
     def action_help(self) -> None:
         if not isinstance(self.screen, HelpScreen):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -15,6 +16,8 @@ from airlane.top.widgets.pane import Pane
 
 if TYPE_CHECKING:
     from airlane.top.app import TopApp
+
+TABS = ("Overview", "Jobs", "Nodes", "Actors", "Groups")
 
 
 class TopScreen(Screen[None]):
@@ -50,3 +53,15 @@ class TopScreen(Screen[None]):
         """In other colours."""
         for pane in self.query(Pane):
             pane.refresh()
+
+
+class DetailScreen(TopScreen):
+    """A screen above the lists: it leads back to them."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,backspace", "back", show=False),
+        *(Binding(str(index + 1), f"app.tab({index})", show=False) for index in range(len(TABS))),
+    ]
+
+    def action_back(self) -> None:
+        self.dismiss()

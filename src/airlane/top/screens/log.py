@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from airlane.top import words
 from airlane.top.lines import Line, Tone, spread
-from airlane.top.screens.base import TopScreen
+from airlane.top.screens.base import DetailScreen
 from airlane.top.view import View
 from airlane.top.widgets.bars import ViewPane
 from airlane.top.widgets.page import Scrolled
@@ -134,7 +134,7 @@ class LogTitle(ViewPane):
         return [spread(left, right, cells, marks)]
 
 
-class LogScreen(TopScreen):
+class LogScreen(DetailScreen):
     """Every line from the first one on, until the job is over."""
 
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (
@@ -144,7 +144,6 @@ class LogScreen(TopScreen):
         ("left right", "aside"),
         ("q", "quit"),
     )
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,backspace", "back", show=False)]
 
     def __init__(self, job_id: str) -> None:
         super().__init__()
@@ -178,6 +177,3 @@ class LogScreen(TopScreen):
             dropped, self._seen_dropped = self._text.dropped - self._seen_dropped, self._text.dropped
             self.query_one(LogPage).show(self._text.all(), dropped)
         self.query_one(LogTitle).redraw()
-
-    def action_back(self) -> None:
-        self.dismiss()

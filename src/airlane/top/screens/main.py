@@ -14,14 +14,13 @@ from textual.widgets import Input
 from airlane.top import columns
 from airlane.top.header import trouble_words
 from airlane.top.pages import actor_page, group_page, work_page
-from airlane.top.screens.base import TopScreen
+from airlane.top.screens.base import TABS, TopScreen
 from airlane.top.screens.page import NodeScreen, PageScreen, WorkScreen
 from airlane.top.values import Bundle, Group, Panel, Snapshot
 from airlane.top.view import View
 from airlane.top.widgets.bars import Keys, Tabs
 from airlane.top.widgets.table import ABOVE, Table
 
-TABS = ("Overview", "Jobs", "Nodes", "Actors", "Groups")
 _LESSER = {0: 0, 1: 1, 3: 0, 4: 1}  # which of a tab's two lists
 _LESSER_SHARE = 0.4
 _LEAST_ROWS = 2
@@ -75,10 +74,11 @@ class MainScreen(TopScreen):
     Keys.away { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(index + 1), f"tab({index})", show=False) for index in range(len(TABS))),
+        # What comes in one go is given out before the first of it is obeyed, unless that has priority.
+        *(Binding(str(index + 1), f"tab({index})", show=False, priority=True) for index in range(len(TABS))),
         Binding("tab,right", "next_list(1)", show=False),
         Binding("shift+tab,left", "next_list(-1)", show=False),
-        Binding("slash", "filter", show=False),
+        Binding("slash", "filter", show=False, priority=True),
         Binding("escape", "clear", show=False),
         Binding("l", "logs", show=False),
         Binding("x", "stop", show=False),
@@ -195,15 +195,24 @@ class MainScreen(TopScreen):
 
     # Filter
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While a filter is typed, its letters are letters."""
+        if action in ("filter", "tab") and isinstance(self.focused, Input):
+            return False
+        return super().check_action(action, parameters)
+
     def action_filter(self) -> None:
         box = self.query_one("#filter", Input)
         box.value = self.table.filter
         box.add_class("typing")
         self.query_one(Keys).add_class("away")
-        box.focus()
+        box.display = True  # now, and not with the next look at the styles: the next key is a letter of the filter
+        self.set_focus(box)
 
     def _stop_typing(self) -> None:
-        self.query_one("#filter").remove_class("typing")
+        box = self.query_one("#filter")
+        box.remove_class("typing")
+        box.display = False
         self.query_one(Keys).remove_class("away")
 
     @on(Input.Changed, "#filter")

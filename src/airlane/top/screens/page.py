@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 from airlane.top.lines import Line
 from airlane.top.pages import node_page
-from airlane.top.screens.base import TopScreen
+from airlane.top.screens.base import DetailScreen
 from airlane.top.values import NodeDetail, Panel
 from airlane.top.view import View
 from airlane.top.widgets.page import Page
@@ -19,7 +19,7 @@ from airlane.top.widgets.page import Page
 Make = Callable[[View, int], list[Line]]
 
 
-class PageScreen(TopScreen):
+class PageScreen(DetailScreen):
     """Lines that are made anew each round."""
 
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (
@@ -28,7 +28,6 @@ class PageScreen(TopScreen):
         ("h", "help"),
         ("q", "quit"),
     )
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,backspace", "back", show=False)]
 
     def __init__(self, make: Make) -> None:
         super().__init__()
@@ -47,9 +46,6 @@ class PageScreen(TopScreen):
         super().show(view)
         page = self.query_one(Page)
         page.show(self._make(view, page.cells))
-
-    def action_back(self) -> None:
-        self.dismiss()
 
 
 class HelpScreen(PageScreen):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +80,21 @@ def test_escape_leads_back(keys: tuple[str, ...]) -> None:
         await pilot.pause()
         assert len(app.screen_stack) == 2
         assert "1 Overview" in seen(pilot)
+
+    play(app, scenario)
+
+
+def test_a_number_leads_from_a_page_to_its_tab() -> None:
+    app = made_app(gpus())
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await pilot.press("3", "enter", "h", "4")
+        await pilot.pause()
+        assert len(app.screen_stack) == 2
+        assert "actor classes" in seen(pilot)
+        await pilot.press("2", "l", "5")
+        await pilot.pause()
+        assert "placement groups" in seen(pilot)
 
     play(app, scenario)
 
@@ -268,6 +285,20 @@ def test_it_follows_the_size_of_the_terminal() -> None:
         for width, height in ((20, 8), LARGE, SMALL):
             await pilot.resize_terminal(width, height)
             await pilot.pause()
+
+    play(app, scenario)
+
+
+def test_it_is_drawn_on_stdout() -> None:
+    """Where everything else of a command is, so that stderr may go elsewhere."""
+    app = made_app(gpus())
+
+    async def scenario(_: Pilot[None]) -> None:
+        before = {number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGCONT)}
+        driver = app.driver_class(app, size=SMALL)
+        for number, reaction in before.items():
+            signal.signal(number, reaction)
+        assert driver._file is sys.__stdout__  # type: ignore[attr-defined]
 
     play(app, scenario)
 
