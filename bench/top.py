@@ -43,6 +43,7 @@ PATHS = (
     ),
     "/api/v0/placement_groups?limit=10000&detail=1",
 )
+_NOTED = {"states": "/api/v0/nodes", "measures": "/nodes", "jobs": "/api/jobs"}
 _NODES = re.compile(r"gpu-\d{4}")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MB = 1_000_000
@@ -86,13 +87,17 @@ def first_frame_s(head: MadeHead, env: dict[str, str]) -> float:
 
 
 def refresh_cpu_s(shown: Terminal, head: MadeHead) -> tuple[float, str]:
-    """What the process takes of a core for one round, on the screen of the overview."""
+    """What the process takes of a core from one refresh to the next, on the screen of the overview.
+
+    What takes long to read is asked less often than that: how often is in the note.
+    """
     shown.watch(3 * EVERY_S)  # imports, first rounds
-    rounds, cpu_s, began_s = asked(head), cpu_seconds(shown.pid), time.monotonic()
+    before, cpu_s, began_s = head.asked(), cpu_seconds(shown.pid), time.monotonic()
     shown.watch(ROUNDS * EVERY_S)
-    done = asked(head) - rounds
-    note = f"{done} rounds in {time.monotonic() - began_s:.0f} s"
-    return (cpu_seconds(shown.pid) - cpu_s) / max(1, done), note
+    took_s, after = time.monotonic() - began_s, head.asked()
+    asked = {name: after[path]["times"] - before[path]["times"] for name, path in _NOTED.items()}
+    note = f"in {took_s:.0f} s asked for " + ", ".join(f"{name} {times} times" for name, times in asked.items())
+    return (cpu_seconds(shown.pid) - cpu_s) * EVERY_S / took_s, note
 
 
 def key_seconds(shown: Terminal) -> Iterator[float]:
@@ -133,11 +138,6 @@ def curl(head: MadeHead) -> tuple[float, float, int]:
     took_s, after = time.perf_counter() - began_s, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return took_s, cpu_s, sum(map(int, done.stdout.split()))
-
-
-def asked(head: MadeHead) -> int:
-    """How many rounds there have been."""
-    return head.asked()["/nodes"]["times"]
 
 
 def cpu_seconds(pid: int) -> float:

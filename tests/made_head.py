@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import http.client
 import json
 import subprocess
@@ -163,11 +164,12 @@ class _Server:
         answer = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await answer.prepare(request)
         number = 0
-        while request.match_info["kind"] == "stream" or number < 10:
-            await answer.write(f"step {number}  loss {1 / (number + 1):.3f}  größer 训练\n".encode())
-            number += 1
-            if number > 10:
-                await asyncio.sleep(_LOG_LINE_EVERY_S)
+        with contextlib.suppress(ConnectionError):  # the reader has gone
+            while request.match_info["kind"] == "stream" or number < 10:
+                await answer.write(f"step {number}  loss {1 / (number + 1):.3f}  größer 训练\n".encode())
+                number += 1
+                if number > 10:
+                    await asyncio.sleep(_LOG_LINE_EVERY_S)
         return answer
 
     async def _answer(self, request: web.Request) -> web.Response:

@@ -35,12 +35,13 @@ def main(arguments: Sequence[str]) -> int:
 
 async def picture(values: argparse.Namespace, size: tuple[int, int]) -> str:
     replay = Replay(values.recording, speed=values.speed)
-    app = TopApp(replay, interval_s=ROUND_S, clock=replay.clock)
+    app = TopApp(replay, clock=replay.clock)
     async with app.run_test(size=size) as pilot:
         before = None
         while replay.clock() != before:  # the clock stands where the recording ends
             before = replay.clock()
-            await pilot.pause(2 * ROUND_S)
+            app.take(await replay.snapshot())
+            await pilot.pause(ROUND_S)
         for key in values.keys:
             await pilot.press(key)
             await pilot.pause(ROUND_S)

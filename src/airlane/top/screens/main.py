@@ -169,7 +169,7 @@ class MainScreen(TopScreen):
             self.query_one(f"#tab-{number}").set_class(number == index, "seen")
         self.query_one(Tabs).show(index)
         self._stop_typing()
-        self.table.focus()
+        self.set_focus(self.table)
         self.show(self.top.view)
         self.call_after_refresh(self._share_height)
 
@@ -182,7 +182,7 @@ class MainScreen(TopScreen):
         at = self._focus[self.tab] + step
         if 0 <= at < len(self.lists[self.tab]):
             self._focus[self.tab] = at
-            self.table.focus()
+            self.set_focus(self.table)
             return
         index = (self.tab + step) % len(TABS)
         self._focus[index] = 0 if step > 0 else len(self.lists[index]) - 1
@@ -223,12 +223,12 @@ class MainScreen(TopScreen):
     @on(Input.Submitted, "#filter")
     def keep_filter(self) -> None:
         self._stop_typing()
-        self.table.focus()
+        self.set_focus(self.table)
 
     def action_clear(self) -> None:
         self.table.narrow("")
         self._stop_typing()
-        self.table.focus()
+        self.set_focus(self.table)
 
     # What a row leads to
 
