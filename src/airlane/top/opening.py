@@ -72,6 +72,7 @@ def _cluster(
     client: Client, wish: Wish, ways: contextlib.ExitStack, *, once: bool, env: Mapping[str, str] | None
 ) -> Opened:
     from airlane.top.head import VERSION, Head
+    from airlane.top.runs import AirRuns
 
     target = wish.target
     if target.address is not None and target.cluster is not None:
@@ -83,7 +84,12 @@ def _cluster(
     dashboard = reached.dashboard
     dashboard.get_json(VERSION)
     patience_s = _ONCE_PATIENCE_S if once else _PATIENCE_S
-    source: Source = Head(dashboard, cluster=dashboard.called.removeprefix("the dashboard of "), patience_s=patience_s)
+    source: Source = Head(
+        dashboard,
+        cluster=dashboard.called.removeprefix("the dashboard of "),
+        runs=AirRuns(client, url=dashboard.url, called=dashboard.called),
+        patience_s=patience_s,
+    )
     if wish.record is not None:
         from airlane.top.recording import Recorded, Recorder
 
