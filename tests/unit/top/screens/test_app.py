@@ -32,20 +32,22 @@ def test_the_first_round_is_on_the_screen() -> None:
     assert "raysubmit_pretrain7b" in text
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
-        ("1", "jobs and runs"),
-        ("2", "ENTRYPOINT"),
-        ("3", "GPU MEM"),
-        ("4", "actor classes"),
-        ("5", "placement groups"),
-        ("h", "the screen"),
-        ("question_mark", "the screen"),
-    ],
-)
-def test_a_number_shows_its_tab_and_h_the_help(key: str, words: str) -> None:
-    assert words in after_keys(made_app(gpus()), key, size=(120, 40))
+def test_a_number_shows_its_tab_and_h_the_help() -> None:
+    async def scenario(pilot: Pilot[None]) -> None:
+        for key, words in (
+            ("2", "ENTRYPOINT"),
+            ("3", "GPU MEM"),
+            ("4", "actor classes"),
+            ("5", "placement groups"),
+            ("1", "jobs and runs"),
+            ("h", "the screen"),
+        ):
+            await pilot.press(key)
+            await until(pilot, words)
+        await pilot.press("escape", "question_mark")
+        await until(pilot, "the screen")
+
+    play(made_app(gpus()), scenario, size=(120, 40))
 
 
 def test_tab_goes_through_all_lists_and_around() -> None:
@@ -66,20 +68,18 @@ def test_tab_goes_through_all_lists_and_around() -> None:
     play(app, scenario)
 
 
-@pytest.mark.parametrize(
-    "keys", [("3", "enter"), ("2", "enter"), ("2", "l"), ("4", "tab", "enter"), ("5", "enter"), ("h",)]
-)
-def test_escape_leads_back(keys: tuple[str, ...]) -> None:
+def test_escape_leads_back() -> None:
     app = made_app(gpus())
 
     async def scenario(pilot: Pilot[None]) -> None:
-        await pilot.press(*keys)
-        await pilot.pause()
-        assert len(app.screen_stack) == 3
-        await pilot.press("escape")
-        await pilot.pause()
-        assert len(app.screen_stack) == 2
-        assert "1 Overview" in seen(pilot)
+        for keys in (("3", "enter"), ("2", "enter"), ("2", "l"), ("4", "tab", "enter"), ("5", "enter"), ("h",)):
+            await pilot.press(*keys)
+            await pilot.pause()
+            assert len(app.screen_stack) == 3
+            await pilot.press("escape")
+            await pilot.pause()
+            assert len(app.screen_stack) == 2
+            assert "1 Overview" in seen(pilot)
 
     play(app, scenario)
 
@@ -115,7 +115,7 @@ def test_bundles_are_those_of_the_chosen_group() -> None:
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
-@pytest.mark.parametrize("before", [(), ("3", "enter"), ("2", "l"), ("h",)])
+@pytest.mark.parametrize("before", [(), ("2", "l")])
 def test_q_and_ctrl_c_quit_at_once(before: tuple[str, ...], key: str) -> None:
     app = made_app(gpus())
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
+from airlane.top import columns
+from airlane.top.lines import width
+from airlane.top.listing import Context, Listing
+from airlane.top.listing import lines_of as lines_of_list
+from airlane.top.nodes import node_names
 from airlane.top.values import Actor, ActorClass, Actors, Job, Measures, Panel, Snapshot
 
 from .made_clusters import GB, HARD_WORDS, NOW, MadeSource, broken_cluster, made_up_gpu_cluster, plain_cluster
@@ -84,18 +90,28 @@ def test_an_error_is_named_and_old_data_is_marked() -> None:
     assert "! nodes HTTP 500 (12s old)" in text
 
 
-@pytest.mark.parametrize("columns", range(20, 150, 7))
-def test_words_of_many_bytes_are_cut_between_letters_at_any_width(columns: int) -> None:
+def test_words_of_many_bytes_are_cut_between_letters_at_any_width() -> None:
     """Every line is as wide as the screen: nothing was cut in two, nothing wraps."""
     app = made_app(MadeSource(broken_cluster(), once=True))
 
     async def scenario(pilot: Pilot[None]) -> None:
-        for width in range(columns, columns + 7):
-            await pilot.resize_terminal(width, 24)
+        for cells in (20, 33, 47, 60, 61, 62, 63, 64, 79, 80, 81, 103, 140):
+            await pilot.resize_terminal(cells, 24)
             await pilot.pause()
-            assert {cell_len(line) for line in lines_of(app)} == {width}
+            assert {cell_len(line) for line in lines_of(app)} == {cells}
 
-    play(app, scenario, size=(columns, 24))
+    play(app, scenario)
+
+
+@pytest.mark.parametrize("listing", [columns.NODES, columns.WORK, columns.JOBS], ids=lambda listing: listing.name)
+def test_no_line_of_a_list_is_wider_than_it_may_be(listing: Listing[Any]) -> None:
+    snapshot = broken_cluster()
+    context = Context(NOW, nodes=node_names(snapshot.nodes.data))
+    rows = {"nodes": snapshot.nodes.data, "jobs": snapshot.jobs.data}.get(listing.name, columns.work_rows(snapshot))
+    for cells in range(10, 260):
+        lines = lines_of_list(listing, rows, context, cells)
+        assert len({width(line) for line in lines}) == 1
+        assert width(lines[0]) <= cells
 
 
 def test_the_whole_entrypoint_of_many_bytes_is_on_its_page() -> None:
@@ -141,25 +157,53 @@ def test_words_of_any_kind_and_length_are_shown() -> None:
     play(app, scenario)
 
 
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        (("2",), "raysubmit_waiting     PENDING"),
-        (("2",), "raysubmit_evaluate    FAILED"),
-        (("2", "j", "enter"), "KeyError: 'answer'"),
-        (("3",), "86C!"),
-        (("3",), "4,432W"),
-        (("3", "enter"), "ray::RayTrainWorker"),
-        (("3", "enter"), "4107 72GB"),
-        (("3", "enter"), "how busy they were"),
-        (("5",), "STRICT_PACK"),
-        (("5",), "no node has 512 CPU"),
-        ((), "3 × 8 GPU, 64 CPU, 1 × 512 CPU (placement group)"),
-        (("1",), "48211, partition gpu, 3h 12m left"),
-    ],
+MISSED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        ("2",),
+        (
+            "raysubmit_waiting     PENDING",
+            "raysubmit_evaluate    FAILED",
+        ),
+    ),
+    (("j", "enter"), ("KeyError: 'answer'",)),
+    (
+        ("escape", "3"),
+        (
+            "86C!",
+            "4,432W",
+        ),
+    ),
+    (
+        ("enter",),
+        (
+            "ray::RayTrainWorker",
+            "4107 72GB",
+            "how busy they were",
+        ),
+    ),
+    (
+        ("5",),
+        (
+            "STRICT_PACK",
+            "no node has 512 CPU",
+            "3 × 8 GPU, 64 CPU, 1 × 512 CPU (placement group)",
+        ),
+    ),
+    (("1",), ("48211, partition gpu, 3h 12m left",)),
 )
-def test_what_was_missing_is_there(keys: tuple[str, ...], words: str) -> None:
-    assert words in shown(made_up_gpu_cluster(), *keys, size=(160, 60))
+
+
+def test_what_was_missing_is_there() -> None:
+    """Pending and failed jobs, processes, temperature, power, history, placement groups, what waits, Slurm's words."""
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        for keys, told in MISSED:
+            await pilot.press(*keys)
+            await pilot.pause(0.05)
+            for words in told:
+                assert words in seen(pilot)
+
+    play(made_app(MadeSource(made_up_gpu_cluster(), once=True)), scenario, size=(160, 60))
 
 
 def test_the_last_minutes_are_seen() -> None:
