@@ -88,6 +88,7 @@ class TopApp(App[None]):
     CSS = "Screen { background: $background; color: $foreground; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "quit", show=False, priority=True, system=True),
+        Binding("ctrl+z", "suspend_process", show=False),
         Binding("q", "quit", show=False),
         Binding("t", "theme", show=False),
         Binding("plus,equals_sign", "faster(1)", show=False),

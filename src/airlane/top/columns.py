@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from airlane.top import words
 from airlane.top.lines import Tone
@@ -140,6 +140,11 @@ NODES: Listing[Node] = Listing(
     _node_text,
     "No node has been seen yet.",
 )
+
+
+def node_rows(nodes: Sequence[Node]) -> list[Node]:
+    """The head first, then who is alive, then the dead, the latest first."""
+    return sorted(nodes, key=lambda node: (not node.head, 0.0) if node.alive else (2, -(node.ended_at or 0.0)))
 
 
 def _since(start: float | None, end: float | None, context: Context) -> float | None:

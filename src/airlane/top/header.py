@@ -158,7 +158,8 @@ def status_line(view: View, cells: int) -> Line:
         return fitted([*line, *_silence(view, snapshot)], cells, marks)
     troubles = _troubles(view, snapshot)
     if troubles:
-        return fitted([*line, ("! ", Tone.BAD), *troubles], cells, marks)
+        told: Line = [*line, ("! ", Tone.BAD), *troubles]
+        return told if width(told) <= cells else fitted([*line, *_names(view, snapshot)], cells, marks)
     return fitted([*line, (f"asked every {words.number(view.interval_s)}s", Tone.DIM), *_cuts(snapshot)], cells, marks)
 
 
@@ -179,6 +180,12 @@ def _troubles(view: View, snapshot: Snapshot) -> Line:
         if words_of is not None:
             line += [(f" {view.marks.dot} " if line else "", Tone.DIM), (name, Tone.BAD), (f" {words_of}", Tone.PLAIN)]
     return line
+
+
+def _names(view: View, snapshot: Snapshot) -> Line:
+    """Only what fails, where there is no room for how; that stands above each list."""
+    names = [name for name, panel in snapshot.panels.items() if trouble_words(view, panel) is not None]
+    return [("! no new ", Tone.BAD), (", ".join(names), Tone.BAD)]
 
 
 def trouble_words(view: View, panel: Panel[object]) -> str | None:

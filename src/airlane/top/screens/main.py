@@ -92,13 +92,13 @@ class MainScreen(TopScreen):
         self.lists: tuple[tuple[Listed, ...], ...] = (
             (
                 Listed(Table(columns.WORK, id="work"), columns.work_rows, jobs, runs, train),
-                Listed(Table(columns.NODES, id="all-nodes"), lambda one: one.nodes.data, nodes),
+                Listed(Table(columns.NODES, id="all-nodes"), lambda one: columns.node_rows(one.nodes.data), nodes),
             ),
             (
                 Listed(Table(columns.JOBS, id="jobs"), lambda one: one.jobs.data, jobs),
                 Listed(Table(columns.RUNS, id="runs"), lambda one: (*one.runs.data, *one.train.data), runs, train),
             ),
-            (Listed(Table(columns.NODES, id="nodes"), lambda one: one.nodes.data, nodes),),
+            (Listed(Table(columns.NODES, id="nodes"), lambda one: columns.node_rows(one.nodes.data), nodes),),
             (
                 Listed(Table(columns.CLASSES, id="classes"), lambda one: one.actors.data.classes, actors),
                 Listed(

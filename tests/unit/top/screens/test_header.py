@@ -87,6 +87,10 @@ def test_every_failing_endpoint_is_named() -> None:
     assert said == "! nodes HTTP 500 (12s old) · placement groups no answer within 5s (40s old)"
 
 
+def test_names_alone_are_told_where_there_is_no_room_for_more() -> None:
+    assert plain(status_line(view_of(broken_cluster(), NOW), 50)) == "! no new nodes, placement groups"
+
+
 def test_the_past_of_a_node_is_kept_by_its_id_and_goes_with_it() -> None:
     history = History()
     snapshot = made_up_gpu_cluster()

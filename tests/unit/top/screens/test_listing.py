@@ -119,3 +119,16 @@ def test_nodes_of_one_name_are_told_apart_by_their_addresses() -> None:
 def test_jobs_that_go_on_come_before_those_that_are_over() -> None:
     rows = columns.work_rows(made_up_gpu_cluster())
     assert [row.state for row in rows] == ["PENDING", "RUNNING", "RUNNING", "RUNNING", "FAILED", "SUCCEEDED"]
+
+
+def test_the_head_is_the_first_node_and_the_dead_are_last() -> None:
+    alive, dead = "ALIVE", "DEAD"
+    nodes = (
+        Node(id="d1", state=dead, ended_at=5.0),
+        Node(id="a1", state=alive),
+        Node(id="d2", state=dead, ended_at=9.0),
+        Node(id="h", state=alive, head=True),
+        Node(id="a2", state=alive),
+        Node(id="d3", state=dead),
+    )
+    assert [node.id for node in columns.node_rows(nodes)] == ["h", "a1", "a2", "d2", "d1", "d3"]
