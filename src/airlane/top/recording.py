@@ -11,6 +11,7 @@ import contextlib
 import io
 import itertools
 import os
+import threading
 import time
 from collections.abc import Callable, Generator
 from dataclasses import replace
@@ -132,6 +133,7 @@ class Replay:
         self._speed = speed
         self.damage: str | None = None
         self._details: dict[str, Panel[NodeDetail]] = {}
+        self._advancing = threading.Lock()
         self._rounds = self._read()
         self._next: dict[str, Any] | None
         first, self._next = next(self._rounds, None), next(self._rounds, None)
@@ -179,6 +181,10 @@ class Replay:
         return self._at + (self._now() - self._since) * self._speed
 
     def _advance(self) -> Snapshot:
+        with self._advancing:  # a page of a node asks beside the rounds
+            return self._at_its_time()
+
+    def _at_its_time(self) -> Snapshot:
         position = self._position()
         while self._next is not None and _time(self._next) <= position:
             self._content, self._next = self._next, next(self._rounds, None)

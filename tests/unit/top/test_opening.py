@@ -12,6 +12,7 @@ from airlane.api.ray_target import JobTarget
 from airlane.errors import AirError, ArgumentError, ConfigError, NotFoundError, RayUnreachableError
 from airlane.top.opening import Wish, open_source
 from airlane.top.recording import Recorder
+from airlane.top.seam import Source
 from airlane.top.values import Snapshot
 
 
@@ -81,3 +82,17 @@ def test_a_head_that_is_not_there_is_told_before_a_screen_opens(client: Client) 
     assert isinstance(error, RayUnreachableError)
     assert error.message == "http://127.0.0.1:1 refuses the connection"
     assert isinstance(refused(client, Wish(JobTarget(address="ray://h:10001"))), ConfigError)
+
+
+def test_a_recording_may_be_asked_twice_at_the_same_time(client: Client, tmp_path: Path) -> None:
+    file = tmp_path / "long.zst"
+    recorder = Recorder(file)
+    for number in range(3000):
+        recorder.write(Snapshot(1_800_000_000.0 + number, "made up"))
+    recorder.close()
+
+    async def both(source: Source) -> list[Snapshot]:
+        return await asyncio.gather(*(source.snapshot() for _ in range(8)))
+
+    with open_source(client, Wish(JobTarget(), replay=file), once=True) as opened:
+        assert {snapshot.at for snapshot in asyncio.run(both(opened.source))} == {1_800_002_999.0}
