@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from airlane.cluster.rest import Dashboard
@@ -72,7 +73,7 @@ class Head:
             self._groups,
             self._train,
         )
-        self._each_living = tuple((path, Unchanged(actors.read_actors)) for path in actors.LIVING)
+        self._each_living = tuple((path, Unchanged(partial(actors.read_actors, known={}))) for path in actors.LIVING)
         self._all_living = Kept(_together)
         self._round_before = -1.0
         self._trouble: str | None = None

@@ -30,9 +30,13 @@ _READING = {
 }
 
 
-def read_actors(body: bytes) -> tuple[list[Actor], int]:
-    """Actors, and how many there are beyond those. Raises ValueError: this is no such answer."""
-    found, cut = read_rows(body, _actor)
+def read_actors(body: bytes, known: dict[int, Actor] | None = None) -> tuple[list[Actor], int]:
+    """Actors, and how many there are beyond those. `known` as in `read_pieces`.
+
+    Raises:
+        ValueError: this is no such answer.
+    """
+    found, cut = read_rows(body, _actor, known)
     return [actor for actor in found if actor.id], cut
 
 

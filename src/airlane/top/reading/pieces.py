@@ -36,33 +36,50 @@ def read_pieces(
     path: tuple[str, ...],
     make: Callable[[dict[str, Any]], T],
     without: Callable[[bytes], bytes] | None = None,
+    known: dict[int, T] | None = None,
 ) -> Pieces[T]:
     """What `make` makes of the objects in the list at `path`, one by one, so that none is there for longer than needed.
 
-    `without` cuts out of an object's text what is not wanted.
+    `without` cuts out of an object's text what is not wanted. `known` is kept by the caller from one answer to the
+    next: of an object that was in the last one, letter by letter, nothing has to be made again.
 
     Raises:
         ValueError: it is no JSON.
     """
     if len(body) > _WHOLE_BELOW:
         try:
-            return _apart(body, path[-1], make, without or (lambda piece: piece))
+            return _apart(body, path[-1], make, without or (lambda piece: piece), {} if known is None else known)
         except (ValueError, RecursionError):
             pass
     whole = fields.read_json(body)
     return Pieces(whole, [make(row) for row in fields.rows(fields.dig(whole, *path))])
 
 
-def _apart(body: bytes, name: str, make: Callable[[dict[str, Any]], T], without: Callable[[bytes], bytes]) -> Pieces[T]:
+def _apart(
+    body: bytes,
+    name: str,
+    make: Callable[[dict[str, Any]], T],
+    without: Callable[[bytes], bytes],
+    known: dict[int, T],
+) -> Pieces[T]:
     """Raises ValueError: it is not as expected."""
     marker = b'"%b": [{' % name.encode()
     start = body.index(marker) + len(marker)
     key = body[start : body.index(b":", start, start + _LONGEST_KEY) + 1]
     made, at = [], start + len(key)
     between = b"}, {" + key
+    seen: dict[int, T] = {}
     while (end := body.find(between, at)) >= 0:
-        made.append(make(_read(b"{%b%b}" % (key, body[at:end]), without)))
+        piece = body[at:end]
+        mark = hash(piece)
+        one = known.get(mark)
+        if one is None:
+            one = make(_read(b"{%b%b}" % (key, piece), without))
+        seen[mark] = one
+        made.append(one)
         at = end + len(between)
+    known.clear()
+    known.update(seen)
     last, rest = _last(b"{" + key + body[at:])
     made.append(make(last))
     return Pieces(orjson.loads(body[: start - 1] + rest), made)

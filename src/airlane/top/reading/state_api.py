@@ -20,13 +20,15 @@ MOST = 10_000
 _PATH = ("data", "result", "result")
 
 
-def read_rows(body: bytes, make: Callable[[dict[str, Any]], T]) -> tuple[list[T], int]:
-    """What is made of the rows of a list, and how many there are beyond those.
+def read_rows(
+    body: bytes, make: Callable[[dict[str, Any]], T], known: dict[int, T] | None = None
+) -> tuple[list[T], int]:
+    """What is made of the rows of a list, and how many there are beyond those. `known` as in `read_pieces`.
 
     Raises:
         ValueError: this is no such answer.
     """
-    pieces = read_pieces(body, _PATH, make)
+    pieces = read_pieces(body, _PATH, make, known=known)
     answer = pieces.around
     if type(dig(answer, *_PATH)) is not list:
         raise ValueError(refusal(answer) or "it has no list")

@@ -71,3 +71,20 @@ def test_brackets_in_a_command_line_of_a_node_do_no_harm() -> None:
     entry["raylet"]["coreWorkersStats"] *= 3
     entry["raylet"]["coreWorkersStats"][0]["objectRefs"] = [{"a": "}], "}]
     assert read_summary(encoded(content)) == read_summary(body("summary"))
+
+
+def test_of_what_is_the_same_as_before_nothing_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "_WHOLE_BELOW", 0)
+    known: dict[int, dict[str, Any]] = {}
+    made: list[str] = []
+
+    def make(row: dict[str, Any]) -> dict[str, Any]:
+        made.append(row["name"])
+        return row
+
+    for names in (("a", "b", "c"), ("a", "x", "c"), ("a", "b", "c")):
+        content = encoded({"data": {"rows": [{"name": name, "size": 1} for name in names]}})
+        found = read_pieces(content, PATH, make, known=known).made
+        assert [row["name"] for row in found] == list(names)
+    # The last of a list is made each time: it is found by reading it. What was not there in between is made again.
+    assert made == ["a", "b", "c", "x", "c", "b", "c"]
