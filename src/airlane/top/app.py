@@ -231,6 +231,8 @@ class TopApp(App[None]):
             self.say(f"Only jobs are stopped here. air cancel run {key.partition(' ')[2]} stops a run.")
         elif job.over:
             self.say(f"{job.id} is over already: {job.state}.")
+        elif not job.submitted:
+            self.say(f"{job.id} is a driver that was started without a job: Ray cannot stop it. End its process.")
         else:
             self.run_worker(self._stop(job), name="stop")
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 from textual.pilot import Pilot
 
 from airlane.top.screens.log import KEPT_LINES, LogPage, LogText
+from airlane.top.values import Job, Panel
 
-from .made_clusters import MadeSource, made_up_gpu_cluster
+from .made_clusters import NOW, MadeSource, made_up_gpu_cluster
 from .seeing import made_app, play, seen, until
 
 
@@ -75,6 +77,18 @@ def test_what_is_over_or_no_job_is_not_stopped() -> None:
         assert made.stopped == []
 
     play(made_app(made), scenario)
+
+
+def test_a_driver_without_a_job_is_not_stopped_and_says_how_it_ends() -> None:
+    whole = made_up_gpu_cluster()
+    driver = Job(id="05000000", driver_id="05000000", state="RUNNING", entrypoint="python notebook.py", submitted=False)
+    made = MadeSource(replace(whole, jobs=Panel((driver,), at=NOW)), once=True)
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await pilot.press("2", "x")
+        await until(pilot, "05000000 is a driver that was started without a job")
+
+    play(made_app(made), scenario, size=(120, 30))
 
 
 def test_a_log_grows_on_the_screen_and_says_when_the_job_is_over() -> None:

@@ -20,7 +20,7 @@ ROWS = 200
 
 def many_nodes(count: int = ROWS) -> Snapshot:
     nodes = tuple(
-        replace(made_up_gpu_node(number % 4), id=f"{number:056x}", name=f"n{number:05}", address=f"10.9.0.{number}")
+        replace(made_up_gpu_node(1), id=f"{number:056x}", name=f"n{number:05}", address=f"10.9.0.{number}")
         for number in range(count)
     )
     return with_nodes(nodes)
