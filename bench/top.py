@@ -64,7 +64,8 @@ def rows(folder: Path) -> Iterator[Row]:
             yield Row("air top, CPU of a refresh", cpu_s, bodies, curl_cpu_s, most_s=0.2, note=note)
             seconds = sorted(itertools.islice(key_seconds(shown), KEYS))
             note = f"95 of 100; 50 within {1000 * seconds[KEYS // 2]:.0f} ms, all within {1000 * seconds[-1]:.0f} ms"
-            yield Row("air top, a key", seconds[KEYS * 95 // 100], bodies, curl_s, most_s=0.05, note=note)
+            beside_s = key_of_few_s(env)
+            yield Row("air top, a key", seconds[KEYS * 95 // 100], "with 100 nodes", beside_s, most_s=0.05, note=note)
             memory_mb = most_memory_bytes(shown.pid) / _MB
             beside = "the bodies themselves"
             yield Row("air top, memory", memory_mb, beside, size_bytes / _MB, most_s=300, unit="MB")
@@ -107,9 +108,16 @@ def key_seconds(shown: Terminal) -> Iterator[float]:
     for number in itertools.count():
         before = _settled(shown, number)
         began_s = time.perf_counter()
-        shown.type("\x1b[6~" if number % 20 < 10 else "\x1b[5~")  # page down, page up
+        shown.type("\x1b[6~" if number % 4 < 2 else "\x1b[5~")  # page down, page up
         shown.until(_changed(before))
         yield time.perf_counter() - began_s
+
+
+def key_of_few_s(env: dict[str, str]) -> float:
+    """The same on a cluster that is no work: what is left is the machine's."""
+    with MadeHead(Shape(nodes=100, gpus_per_node=0)) as head, terminal(head, env) as shown:
+        shown.until(_shows_nodes)
+        return sorted(itertools.islice(key_seconds(shown), KEYS))[KEYS * 95 // 100]
 
 
 def _settled(shown: Terminal, number: int) -> list[str]:

@@ -13,6 +13,7 @@ from airlane.top.values import Panel, Snapshot
 from airlane.top.words import UNICODE, Marks
 
 OLD_AFTER_ROUNDS = 2
+_LEAST_OLD_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class View:
         return Context(self.now, self.marks, self.names)
 
     def old_s(self, panel: Panel[object]) -> float | None:
-        """How old its data is, where that is more than two rounds."""
+        """How old its data is, where that is more than two rounds, and than what is asked for less often may be."""
         age = panel.age_s(self.now)
-        return age if age is not None and age > OLD_AFTER_ROUNDS * self.interval_s + 1 else None
+        return age if age is not None and age > max(OLD_AFTER_ROUNDS * self.interval_s + 1, _LEAST_OLD_S) else None
 
 
 def view_of(snapshot: Snapshot, now: float, *, history: History | None = None, marks: Marks = UNICODE) -> View:
