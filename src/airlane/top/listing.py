@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from rich.cells import cell_len
 
 from airlane.top import words
-from airlane.top.lines import LEVELS, Line, Tone
+from airlane.top.lines import LEVELS, Line, Tone, fitted
 from airlane.top.words import UNICODE, Marks
 
 Row = TypeVar("Row")
@@ -263,7 +263,7 @@ def lines_of(
 ) -> list[Line]:
     """A whole list as lines below its headings; where it has no rows, what is said then."""
     if not rows:
-        return [[(listing.empty, Tone.DIM)]]
+        return [fitted([(listing.empty, Tone.DIM)], cells, context.marks)]
     natural = natural_widths(listing.columns, rows, context, {})
     fits = fitting(listing.columns, cells, natural)
     return [heading_line(fits, order, context.marks), *(row_line(fits, row, context) for row in rows)]

@@ -46,7 +46,11 @@ def _when(at: float | None, view: View) -> str | None:
     """A time of day, and how long ago that was."""
     if at is None:
         return None
-    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))} ({words.ago(max(0.0, view.now - at))})"
+    try:
+        day = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    except (OverflowError, ValueError, OSError):  # no time that a calendar has
+        return None
+    return f"{day} ({words.ago(max(0.0, view.now - at))})"
 
 
 def _section(name: str, amount: int | None, cells: int, view: View, said: str | None = None) -> Line:
@@ -111,7 +115,7 @@ def _node_facts(view: View, node: Node, cells: int) -> list[Line]:
         (f"{view.marks.rule} ", Tone.TRACK),
         (words.clean(view.context.node(node.id), view.marks), Tone.TITLE),
         (f"  {role}", Tone.ACCENT),
-        (node_state(node), columns.node_tone(node)),
+        (words.clean(node_state(node), view.marks), columns.node_tone(node)),
         (f"  {words.clean(where, view.marks)} ", Tone.PLAIN),
         (f" up {up} " if up and node.alive else "", Tone.DIM),
     ]

@@ -147,7 +147,7 @@ def percent_words(percent: float | None) -> str:
     """Right-aligned in six cells, with marks: "  63%  ", " 75%! ", "100%!!"."""
     if percent is None:
         return "   -  "
-    return f"{min(percent, 999.0):3.0f}%{'!' * level(percent):<2}"
+    return f"{max(0.0, min(percent, 999.0)):3.0f}%{'!' * level(percent):<2}"
 
 
 def bar(percent: float | None, cells: int, marks: Marks) -> tuple[str, str]:
