@@ -58,7 +58,7 @@ def test_a_cluster_is_found_by_profile_and_by_rays_own_variables(desk: Desk, ray
         f'[profiles.lab]\nbackend = "ray"\naddress = "{ray_lab.url}"\ntoken_file = "{ray_lab.token_file}"\n'
     )
     assert names(desk.round("-p", "lab")) == LAB
-    assert names(desk.with_variables(**ray_lab.env, RAY_ADDRESS="").round()) == LAB
+    assert names(desk.with_variables(**ray_lab.env).round()) == LAB
 
 
 def test_ssh_to_the_dashboard_port_alone_suffices(opened: Desk, ray_lab: RayLab, tmp_path: Path) -> None:
