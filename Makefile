@@ -45,7 +45,7 @@ check: setup
 unit: setup
 	$(BIN)/pytest -q tests/unit tests/house
 
-# One worker starts clusters and containers, one after the other; beside it, the other runs everything else.
+# Two workers: all that starts Ray clusters is one worker's, and all that starts a Slurm cluster.
 test: setup
 	$(BIN)/pytest -n 2
 

@@ -69,6 +69,7 @@ def test_ray_train_learns_reports_to_mlflow_and_leaves_nothing_behind(bench: Ben
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
+@pytest.mark.long
 def test_ray_train_joins_two_nodes_of_one_host_and_both_end_with_it(bench: Bench) -> None:
     two_nodes = ("compute.accelerator_type=CPU_1xCORE", "parameters.steps=10")
     lines = bench.watch("ray-train/train.yaml", "--override", *two_nodes, timeout_s=1100)

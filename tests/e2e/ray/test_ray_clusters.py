@@ -43,6 +43,7 @@ def submitted(bench: Bench, variables: dict[str, str], *, token: bool = True) ->
     return subprocess.run(line, check=False, env=env, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.long
 def test_a_cluster_is_reached_by_its_three_ports_with_its_token_alone_and_leaves_nothing(bench: Bench) -> None:
     cluster = bench.up("--nodes", "2", "--cpus-per-node", "1", "--name", "three-ports")
     assert [(node["node"], node["cpus"]) for node in cluster["nodes"]] == [(0, 1), (1, 1)]
@@ -74,6 +75,7 @@ def test_a_cluster_is_reached_by_its_three_ports_with_its_token_alone_and_leaves
     assert not Path("/tmp/ray").exists()
 
 
+@pytest.mark.long
 def test_two_clusters_and_a_foreign_one_live_side_by_side_and_end_alone(bench: Bench, tmp_path: Path) -> None:
     bench.air("env", "build", str(_workload(tmp_path)), timeout_s=600)
     foreign = Foreign(bench, tmp_path)
@@ -175,6 +177,7 @@ def _seconds(bench: Bench, *words: str) -> float:
     return time.monotonic() - started
 
 
+@pytest.mark.long
 def test_the_time_of_a_cluster_ends_it(bench: Bench) -> None:
     cluster = bench.up("--cpus-per-node", "1", "--time", "1m")
     assert cluster["ends_at"] is not None

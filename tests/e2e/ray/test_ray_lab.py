@@ -25,6 +25,7 @@ def test_a_program_finds_three_nodes_with_two_gpus_each(ray_lab: RayLab, ray_pyt
     assert done.stdout == "3 6.0\n", done.stderr
 
 
+@pytest.mark.long
 def test_a_cluster_of_its_own_can_lose_a_node_and_get_another_and_leaves_nothing(
     ray_lab: RayLab, ray_python: Path, tmp_path: Path
 ) -> None:

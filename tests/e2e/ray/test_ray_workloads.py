@@ -49,6 +49,7 @@ def test_the_command_runs_once_with_every_node_and_the_others_leave_at_once(benc
     assert not (bench.cluster_folder(run_id) / TOKEN).exists()
 
 
+@pytest.mark.long
 def test_the_exit_code_is_that_of_the_command(bench: Bench) -> None:
     run_id = bench.submit("exit 7")
     run = bench.ended(run_id, within_s=400)

@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 # What Ray itself remarks, among others on calls that are canceled or never placed.
 REMARK = re.compile(r"(\x1b\[\d+m)?\((raylet|autoscaler)")
+# Ray's client server gives what it starts for each client 30 s, whatever else the machine does.
+TOO_SLOW = "Starting Ray client server failed"
 EXAMPLES = Path(__file__).parents[3] / "examples" / "ray-core"
 
 
@@ -42,7 +44,10 @@ class Core:
         """The lines that a program prints, as a user runs it after `eval "$(air ray env)"`; Ray's remarks left out."""
         line = [str(self.python), str(EXAMPLES / program), *arguments]
         env = {**self.bench.env, **self.variables}
-        done = subprocess.run(line, check=False, env=env, capture_output=True, text=True, timeout=200)
+        for _ in range(2):
+            done = subprocess.run(line, check=False, env=env, capture_output=True, text=True, timeout=200)
+            if TOO_SLOW not in done.stderr:
+                break
         assert done.returncode == 0, done.stdout + done.stderr
         return [line for line in done.stdout.splitlines() if not REMARK.match(line)]
 

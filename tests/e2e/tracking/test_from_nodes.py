@@ -234,6 +234,7 @@ def test_what_a_node_without_the_server_recorded_is_uploaded_once_when_the_run_h
     assert tracking_error(home, run) is None
 
 
+@pytest.mark.long
 def test_the_next_look_at_a_run_uploads_what_it_kept_beside(
     home: Home, run: RunPaths, start: StartNode, reached: str
 ) -> None:
@@ -287,6 +288,7 @@ def test_an_upload_that_was_interrupted_goes_on_where_it_was(
         check_arrived(home, mlflow, run)
 
 
+@pytest.mark.long
 def test_what_only_mlflows_own_tools_can_move_stays_and_is_told(
     home: Home, run: RunPaths, start: StartNode, reached: str
 ) -> None:
