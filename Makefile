@@ -45,7 +45,7 @@ check: setup
 unit: setup
 	$(BIN)/pytest -q tests/unit tests/house
 
-# Two workers: all that starts Ray clusters is one worker's, and all that starts a Slurm cluster.
+# Two workers: one starts clusters, one after the other; beside it, the other runs everything else.
 test: setup
 	$(BIN)/pytest -n 2
 

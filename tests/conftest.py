@@ -2,7 +2,7 @@
 
 With AIR_REQUIRE_ROOT_TESTS=1, a test that is skipped for want of root fails; with AIR_REQUIRE_LAB_TESTS=1, one that is
 skipped for want of the lab. The summary says how many ran. What is marked `long` runs with AIR_LONG_TESTS=1 alone.
-With several workers, all tests with Ray are one worker's, and all with the lab.
+With several workers, all tests with clusters are one worker's.
 Ctrl-C means what it means in a terminal, whatever started pytest.
 """
 
@@ -25,9 +25,8 @@ from ray_fixtures import ray_environment, ray_lab, ray_python  # noqa: F401 - fi
 settings.register_profile("airlane", deadline=None)
 settings.load_profile("airlane")
 
-# Below tests/: each of these is one worker's as a whole, because it shares a cluster, or keeps the machine busy.
-WITH_RAY = ("contract", "e2e/examples", "e2e/ranks", "e2e/ray", "e2e/top")
-WITH_SLURM = ("lab",)
+# Below tests/: all of these together are one worker's. They share a cluster, or keep the machine busy with their own.
+WITH_CLUSTERS = ("contract", "e2e/examples", "e2e/ranks", "e2e/ray", "e2e/top", "lab")
 LAB_PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "munged", "dockerd", "ip", "nsenter", "unshare")
 
 
@@ -79,8 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def worker_of(nodeid: str) -> str:
     """What one worker runs as a whole: a file, or everything that must not run beside itself."""
     name = nodeid.partition("::")[0].removeprefix("tests/")
-    wholes = ("with Ray", WITH_RAY), ("with Slurm", WITH_SLURM)
-    return next((whole for whole, folders in wholes if name.startswith(folders)), name)
+    return "with clusters" if name.startswith(WITH_CLUSTERS) else name
 
 
 @pytest.hookimpl(optionalhook=True)

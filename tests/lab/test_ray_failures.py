@@ -76,6 +76,7 @@ def test_a_raylet_of_a_worker_is_killed_and_the_next_attempt_has_a_whole_cluster
     assert temporary_folders(run) == []
 
 
+@pytest.mark.long
 def test_in_containers_a_node_and_a_head_are_killed_and_the_third_attempt_succeeds(
     runs: RayRuns, engines: dict[str, DockerEngine], small_image: Path
 ) -> None:

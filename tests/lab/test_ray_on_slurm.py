@@ -73,6 +73,7 @@ def shared_memory(lab: Lab) -> list[str]:
     return [lab.exec(node, ["ls", "/dev/shm"]).stdout for node in lab.nodes]
 
 
+@pytest.mark.long
 def test_a_cluster_is_reached_in_three_ways_with_its_token_alone_and_leaves_nothing(
     runs: RayRuns, start: Start, tmp_path: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_head_that_is_killed_ends_the_cluster_with_that_as_the_cause(runs: Ray
     assert temporary_folders(run) == []
 
 
+@pytest.mark.long
 def test_clusters_and_runs_with_ray_share_nodes_beside_a_ray_of_another_origin(runs: RayRuns, start: Start) -> None:
     foreign = Foreign(runs.python, start, runs.lab.nodes[0])
     try:
