@@ -27,13 +27,13 @@ class Bench:
 
     home: Path
 
-    def air(self, *words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    def air(self, *words: str, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("AIR_", "MLFLOW_"))}
         env = {**kept, "AIR_HOME": str(self.home), "AIR_CONFIG": str(self.home / "config.toml")}
         line = [str(AIR), *words]
         return subprocess.run(line, check=False, env=env, capture_output=True, text=True, timeout=timeout_s)
 
-    def watch(self, example: str, *words: str, timeout_s: float = 60) -> list[str]:
+    def watch(self, example: str, *words: str, timeout_s: float = 240) -> list[str]:
         """Run an example to its end, which must be a success; returns the lines it printed."""
         done = self.air("run", "-f", str(EXAMPLES / example), "--watch", *words, timeout_s=timeout_s)
         assert done.returncode == 0, done.stdout + done.stderr

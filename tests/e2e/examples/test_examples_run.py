@@ -18,7 +18,7 @@ def losses(lines: list[str]) -> list[tuple[int, float]]:
 
 
 def assert_nothing_is_left(run_id: str) -> None:
-    deadline = time.monotonic() + 1
+    deadline = time.monotonic() + 3
     while left := processes_of(run_id):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
