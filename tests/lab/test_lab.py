@@ -72,6 +72,7 @@ def test_another_user_can_submit(lab: Lab) -> None:
     assert done.stdout.strip() == str(NOBODY)
 
 
+@pytest.mark.long
 def test_slurm_finds_nodes_down_that_were_killed_or_hang_or_are_cut_off(lab: Lab) -> None:
     killed, hung, cut = lab.nodes
     jobs = [hold(lab, "--no-requeue", f"--nodelist={node}") for node in lab.nodes]

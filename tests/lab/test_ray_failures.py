@@ -63,6 +63,7 @@ def attempt_after(runs: RayRuns, run: str, attempt: int) -> dict[str, Any]:
     return dict(runs.facts(run)["attempts"][attempt])
 
 
+@pytest.mark.long
 def test_a_raylet_of_a_worker_is_killed_and_the_next_attempt_has_a_whole_cluster(runs: RayRuns) -> None:
     run = runs.submit_ray(PROGRAM.format(failures=1), max_retries=1)
     runs.await_log(run, "begun", nodes=1, within_s=READY_WITHIN_S)

@@ -114,6 +114,7 @@ def test_the_same_file_runs_here_and_there(runs: RayRunsHome) -> None:
         assert "same 2" in done.stdout
 
 
+@pytest.mark.long
 def test_a_ray_section_starts_a_cluster_of_the_runs_own_within_its_bundles(runs: RayRunsHome, tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.mkdir()
