@@ -310,15 +310,19 @@ class SlurmAllocation(Allocation):
         return self._ask_why()
 
     def _failed_host(self) -> str | None:
-        """The machine that srun names, or, before it does, one that Slurm has taken out of the job."""
+        """The machine that srun names, or, before it does, the one that the controller calls dead or took from the job.
+
+        It calls a machine dead first, then ends the job's steps; when it takes the machine out of the job varies.
+        """
         if self._step.failed_hosts:
             return min(self._step.failed_hosts)
         try:
-            job = self._slurm.show(self._job)
+            dead = self._slurm.down(self._hosts)
+            job = None if dead else self._slurm.show(self._job)
         except BackendError:
             return None
-        left = job.hosts if job is not None else self._hosts
-        return next((host for host in self._hosts if host not in left), None)
+        left = job.hosts if job is not None and job.hosts else self._hosts
+        return next((host for host in self._hosts if host in dead or host not in left), None)
 
     @property
     def said_why(self) -> str:

@@ -165,6 +165,18 @@ class Slurm:
             return None
         raise _unexpected("scontrol", done)
 
+    def down(self, hosts: Iterable[str]) -> frozenset[str]:
+        """Those of the machines that the controller calls dead: one question.
+
+        Raises:
+            SlurmUnavailableError: Slurm did not answer.
+        """
+        listed = f"--nodes={','.join(hosts)}"
+        done = self._ask("sinfo", "--noheader", "--Node", listed, "--states=down,fail,no_respond", "--format=%N")
+        if done.exit_code:
+            raise _unexpected("sinfo", done)
+        return frozenset(done.stdout.split())
+
     def partitions(self) -> tuple[Partition, ...]:
         """Every partition that this user may see; asked for once in a submission.
 
@@ -215,6 +227,8 @@ class Slurm:
 
     def _ask(self, *command: str) -> Completed:
         done = self._run(command, QUERY_S, self._asking)
+        if done.exit_code < 0:  # Slurm signals all that runs in a job which it takes back, our question too
+            done = self._run(command, QUERY_S, self._asking)
         if done.exit_code and (error := unreachable(done)) is not None:
             raise error
         return done

@@ -57,7 +57,9 @@ class Bench:
     why: Interruption | None = CANCELED
 
     def __post_init__(self) -> None:
-        self.slurm = Played(scontrol_14=said(SHOWN_EXIT_3), scontrol=said(SHOWN_EXIT_3), scancel=said(""))
+        self.slurm = Played(
+            scontrol_14=said(SHOWN_EXIT_3), scontrol=said(SHOWN_EXIT_3), scancel=said(""), sinfo=said("")
+        )
 
     def ask(self, **changes: Any) -> SlurmAllocation:
         fields: dict[str, Any] = {
@@ -503,8 +505,29 @@ def test_a_machine_that_srun_does_not_name_is_the_one_that_slurm_has_taken_out_o
     assert found.host == OUT_OF_THE_JOB
 
 
-def test_a_machine_that_nobody_names_stays_unnamed(bench: Bench) -> None:
+def test_a_machine_that_is_in_the_job_still_is_the_one_that_slurm_calls_dead(bench: Bench) -> None:
     allocation = bench.started()
+    bench.slurm._answers["sinfo"] = said("scan2\nscan2\n")  # a line for each of its partitions
+    bench.errs(f"{CANCELLED} DUE TO NODE FAILURE ***")
+    found = allocation.interruption()
+    assert found is not None
+    assert found.host == "scan2"
+
+
+@pytest.mark.parametrize("hosts", ["scan[1-2]", "(null)"])
+def test_a_machine_that_nobody_names_stays_unnamed(bench: Bench, hosts: str) -> None:
+    allocation = bench.started()
+    shown = said(SHOWN_EXIT_3.replace(" NodeList=scan2 ", f" NodeList={hosts} "))
+    bench.slurm._answers["scontrol_14"] = bench.slurm._answers["scontrol"] = shown
+    bench.errs(f"{CANCELLED} DUE TO NODE FAILURE ***")
+    found = allocation.interruption()
+    assert found is not None
+    assert found.host is None
+
+
+def test_a_machine_stays_unnamed_while_the_controller_does_not_answer(bench: Bench) -> None:
+    allocation = bench.started()
+    bench.slurm._answers["sinfo"] = SlurmUnavailableError("sinfo: no answer")
     bench.slurm._answers["scontrol_14"] = bench.slurm._answers["scontrol"] = SlurmUnavailableError(
         "scontrol: no answer"
     )

@@ -206,6 +206,12 @@ def test_an_answer_that_nobody_expects_is_an_error_that_quotes_it() -> None:
     assert not isinstance(caught.value, SlurmUnavailableError)
 
 
+def test_a_question_that_ends_with_the_job_it_was_asked_in_is_asked_again() -> None:
+    answers = iter([Completed(-15, "", ""), said("scan2\n")])
+    slurm = Slurm(lambda *_: next(answers), {})
+    assert slurm.down(["scan1", "scan2"]) == {"scan2"}
+
+
 def test_one_job_is_shown() -> None:
     job = Slurm(Played(scontrol_job=said(SHOWN_EXIT_3)), {}).show(14)
     assert job is not None
