@@ -15,9 +15,9 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from recipes.errors import RecipeError
 from recipes.megatron.config import Config
-from recipes.megatron.errors import RecipeError
-from recipes.megatron.overrides import UnfitError, nearest, read, readable
+from recipes.overrides import UnfitError, nearest, read, readable
 
 # What of the model's section is no setting of Megatron's.
 NOT_MEGATRONS = {"hf_path"}

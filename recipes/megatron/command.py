@@ -12,10 +12,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_type_hints
 
+from recipes.errors import RecipeError
 from recipes.megatron.bridge import train
 from recipes.megatron.config import Config, contradictions, misfits
-from recipes.megatron.errors import RecipeError
-from recipes.megatron.overrides import UnfitError, assignments, nearest, override, read, settings
+from recipes.overrides import UnfitError, assignments, nearest, override, read, settings
 
 RECIPES = {"deepseek_v2_lite": "recipes.megatron.deepseek_v2_lite"}
 PROGRAM = "python -m recipes.megatron"

@@ -6,11 +6,11 @@ import sys
 from dataclasses import replace
 
 import pytest
+from recipes.errors import RecipeError
 from recipes.megatron import bridge
 from recipes.megatron.config import Config
 from recipes.megatron.deepseek_v2_lite import configure
-from recipes.megatron.errors import RecipeError
-from recipes.megatron.overrides import override
+from recipes.overrides import override
 
 from .megatron_stand_in import AttnBackend, ConfigContainer, StandIn
 

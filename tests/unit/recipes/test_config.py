@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from recipes.megatron.config import contradictions, misfits
 from recipes.megatron.deepseek_v2_lite import configure
-from recipes.megatron.overrides import override
+from recipes.overrides import override
 
 
 def wrong(*words: str) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Any, Literal, Union
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recipes.errors import RecipeError
 from recipes.megatron.deepseek_v2_lite import configure
-from recipes.megatron.errors import RecipeError
-from recipes.megatron.overrides import UnfitError, assignments, override, read, readable
+from recipes.overrides import UnfitError, assignments, override, read, readable
 
 WITH_CHARACTERS = st.text().filter(lambda text: text.lower() not in {"none", "null"})
 

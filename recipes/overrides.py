@@ -10,7 +10,7 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from recipes.megatron.errors import RecipeError
+from recipes.errors import RecipeError
 
 C = TypeVar("C")
 WORDS_FOR_NONE = {"none", "null"}
