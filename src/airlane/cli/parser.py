@@ -43,7 +43,9 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         # As argparse does it, in words that are the same on every Python.
         if action.choices is not None and value not in action.choices:
-            raise argparse.ArgumentError(action, f"expected one of {', '.join(action.choices)}, got {value!r}")
+            guess = closest(str(value), [str(choice) for choice in action.choices])
+            meant = f"; did you mean {guess}?" if guess else ""
+            raise argparse.ArgumentError(action, f"expected one of {', '.join(action.choices)}, got {value!r}{meant}")
 
     def options(self) -> list[str]:
         return [option for action in self._actions for option in action.option_strings]

@@ -18,6 +18,7 @@ class Entry(NamedTuple):
 
 GROUPS: dict[str, dict[str, Entry]] = {
     "runs": {
+        "init": Entry("init", "write a folder that is ready to run, to begin with"),
         "run": Entry("run", "submit a workload"),
         "get": Entry("get", "what happened to a run, and why"),
         "list": Entry("list", "the latest runs"),

@@ -38,6 +38,12 @@ def test_parameters_come_from_the_file_and_can_be_overridden(bench: Bench) -> No
     assert second[-1] != first[-1]
 
 
+def test_a_program_to_begin_with_takes_parameters_and_saves(bench: Bench) -> None:
+    lines = bench.watch("command/train.yaml", "--override", "parameters.steps=75")
+    assert lines[0] == "75 steps at 0.1, of which 0 are done"
+    assert [line[:9] for line in lines[1:]] == ["step   50", "step   75"]
+
+
 def test_the_second_attempt_counts_on_from_the_first_ones_checkpoint(bench: Bench) -> None:
     lines = bench.watch("checkpoint-resume/resume.yaml")
     assert "starting at block 5 with 2762 primes" in lines

@@ -98,7 +98,10 @@ def test_help_on_an_unknown_topic_lists_the_topics(air: Air) -> None:
         (
             ("completion", "bsh"),
             2,
-            ("air completion: SHELL: expected one of bash, zsh, fish, tcsh, got 'bsh'", "air completion -h"),
+            (
+                "air completion: SHELL: expected one of bash, zsh, fish, tcsh, got 'bsh'; did you mean bash?",
+                "air completion -h",
+            ),
         ),
         (("get", "a", "b"), 2, ("air get: one word too many: 'b'", "air get -h")),
         (("run",), 2, ("air run: which workload? A YAML file is missing", "air run -f train.yaml")),
