@@ -7,6 +7,7 @@ Shapes: N tokens of the corpus, D documents, T tokens of a pack.
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,11 +63,8 @@ class Corpus:
 
     @cached_property
     def digest(self) -> str:
-        """The same for the same documents in the same order, and for no others."""
-        whole = hashlib.sha256()
-        for array in (self.ids_N, self.learn_N, self.starts_D1):
-            whole.update(np.ascontiguousarray(array).view(np.uint8).data)
-        return whole.hexdigest()
+        """The same for the same documents in the same order, wherever they come from, and for no others."""
+        return digest_of(self.ids_N, self.learn_N, self.starts_D1)
 
     def place(self, document: int) -> str:
         """Where a document comes from, as "rows.jsonl:12"."""
@@ -83,3 +81,95 @@ class Corpus:
             lengths_D=np.array([part.stop - part.start for part in parts], np.int64),
             documents=tuple(int(document) for document in documents),
         )
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was found in a source, and what has become of it; counts of documents but for those of tokens."""
+
+    source: str
+    format: str
+    documents: int  # to learn from
+    tokens: int  # of these
+    learned_tokens: int  # of these
+    longest_tokens: int
+    evaluation_documents: int
+    cut: int = 0  # to the most tokens that a document may have
+    parted: int = 0  # texts that go on in documents of their own
+    too_long: int = 0  # left out
+    nothing_learned: int = 0  # left out: what there is to learn was cut off
+    corrupt: int = 0  # left out
+
+    def __str__(self) -> str:
+        learned = round(100 * self.learned_tokens / self.tokens)
+        counts = {
+            "held out to evaluate on": self.evaluation_documents,
+            "cut": self.cut,
+            "texts parted": self.parted,
+            "too long and left out": self.too_long,
+            "left out with nothing to learn": self.nothing_learned,
+            "corrupt and left out": self.corrupt,
+        }
+        told = [f"{count:,} {words}" for words, count in counts.items() if count]
+        return ", ".join(
+            [
+                f"{self.source}: {self.documents:,} documents ({self.format})",
+                f"{self.tokens:,} tokens, {learned} % of them learned",
+                f"the longest {self.longest_tokens:,}",
+                *told,
+            ]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Corpora:
+    """What is learned from, what is evaluated on, and what there is to say about them."""
+
+    train: Corpus
+    evaluation: Corpus | None
+    facts: Facts
+
+
+class CorpusBuilder:
+    """A corpus that grows by a document at a time."""
+
+    def __init__(self) -> None:
+        self._ids = array("i")
+        self._learn = bytearray()
+        self._starts = array("q", [0])
+        self._origins: dict[str, int] = {}
+        self._origin = array("i")
+        self._number = array("q")
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    @property
+    def tokens(self) -> int:
+        return len(self._ids)
+
+    def add(self, origin: str, number: int, ids: Sequence[int], learn: np.ndarray) -> None:
+        """A document from a place, as "rows.jsonl:" and 12; which of its tokens are learned is an array of bool."""
+        self._ids.extend(ids)
+        self._learn += learn.tobytes()
+        self._starts.append(len(self._ids))
+        self._origin.append(self._origins.setdefault(origin, len(self._origins)))
+        self._number.append(number)
+
+    def build(self) -> Corpus:
+        """The corpus of all that was added; nothing can be added any more."""
+        return Corpus(
+            ids_N=np.frombuffer(self._ids, np.int32),
+            learn_N=np.frombuffer(self._learn, np.bool_),
+            starts_D1=np.frombuffer(self._starts, np.int64),
+            origins=tuple(self._origins),
+            origin_D=np.frombuffer(self._origin, np.int32),
+            number_D=np.frombuffer(self._number, np.int64),
+        )
+
+
+def digest_of(*arrays: np.ndarray) -> str:
+    whole = hashlib.sha256()
+    for values in arrays:
+        whole.update(np.ascontiguousarray(values).view(np.uint8).data)
+    return whole.hexdigest()

@@ -1,0 +1,103 @@
+"""Conversations as the text that a model sees, and which characters of it the assistant said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recipes.engine.data.formats import ASSISTANT, Turn
+from recipes.errors import RecipeError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+# For tokenizers without one of their own: each turn has its role above it, the assistant's the end token behind it.
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|' + message['role'] + '|>\\n' + message['content'] }}"
+    "{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}"
+    "{{ '\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
+)
+GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
+
+
+class RefusedError(Exception):
+    """Why the template does not take a conversation."""
+
+
+class ChatTemplate:
+    """The template that `file` holds, or the tokenizer's own, or a plain one."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, file: str | None) -> None:
+        self.tokenizer = tokenizer
+        self.name, self.text = "the tokenizer's chat template", tokenizer.chat_template or PLAIN_TEMPLATE
+        if file:
+            self.name, self.text = file, read_template(file)
+        elif not tokenizer.chat_template:
+            self.name = "the plain chat template"
+            if tokenizer.eos_token is None:
+                raise RecipeError(
+                    ["The tokenizer has no chat template, and no end token (eos_token) for a plain one"],
+                    "Give a template: data.chat_template=FILE",
+                )
+
+    @property
+    def marks_generation(self) -> bool:
+        """Whether the template says itself what the assistant has said, by {% generation %}."""
+        return bool(GENERATION.search(self.text))
+
+    def render(self, turns: Sequence[Turn], *, prompt: bool = False) -> str:
+        """The text of the turns; with `prompt`, as far as the assistant's next turn.
+
+        Raises:
+            RefusedError: the template does not take these turns.
+        """
+        return str(self.apply(turns, tokenize=False, add_generation_prompt=prompt))
+
+    def apply(self, turns: Sequence[Turn], **options: Any) -> Any:
+        """What the tokenizer makes of the turns.
+
+        Raises:
+            RefusedError: the template does not take these turns.
+            RecipeError: it is no template.
+        """
+        from jinja2 import TemplateError, TemplateSyntaxError
+
+        messages = [{"role": turn.role, "content": turn.content} for turn in turns]
+        try:
+            return self.tokenizer.apply_chat_template(messages, chat_template=self.text, **options)
+        except TemplateSyntaxError as error:
+            raise RecipeError([f"{self.name}:{error.lineno}: is no template: {error.message}"]) from error
+        except (TemplateError, TypeError) as error:
+            raise RefusedError(f"{self.name} refuses it: {error}") from error
+
+    def said(self, turns: Sequence[Turn], whole: str) -> list[tuple[int, int]]:
+        """Where in the text of all turns the assistant's are: from the prompt that asks for one to its end.
+
+        Raises:
+            RefusedError: the text of the first turns is not how the text of all of them begins.
+        """
+        spans = []
+        for number, turn in enumerate(turns, start=1):
+            if turn.role != ASSISTANT:
+                continue
+            prompt = self.render(turns[: number - 1], prompt=True)
+            answered = whole if number == len(turns) else self.render(turns[:number])
+            if not (whole.startswith(answered) and answered.startswith(prompt)):
+                raise RefusedError(
+                    f"{self.name} writes turn {number} in another way once others follow, "
+                    "so that what the assistant said cannot be told from the rest"
+                )
+            spans.append((len(prompt), len(answered)))
+        return spans
+
+
+def read_template(file: str) -> str:
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError([f"data.chat_template={file}: cannot be read: {error}"]) from error
