@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from recipes.engine.data.corpus import Corpora, Corpus, Facts, digest_of
+from recipes.engine.data.corpora import Corpora, Facts
+from recipes.engine.data.corpus import Corpus, digest_of
 
 ARRAYS = ("ids_N", "learn_N", "starts_D1", "origin_D", "number_D")
 UNFINISHED = ".unfinished-"  # in front of the name of a folder that is being written

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from recipes.engine.data.cache import cached
 from recipes.engine.data.chat import ChatTemplate
-from recipes.engine.data.corpus import Corpora, CorpusBuilder, Facts
+from recipes.engine.data.corpora import Corpora, Facts
+from recipes.engine.data.corpus import CorpusBuilder
 from recipes.engine.data.encoding import Encoder, Sample
 from recipes.engine.data.formats import FORMATS, Document, document_of, names, recognized
 from recipes.engine.data.inspection import TOLD_AT_ONCE, Inspection
