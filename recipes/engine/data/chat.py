@@ -34,16 +34,17 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, file: str | None) -> None:
         self.tokenizer = tokenizer
-        self.name, self.text = "the tokenizer's chat template", tokenizer.chat_template or PLAIN_TEMPLATE
         if file:
             self.name, self.text = file, read_template(file)
-        elif not tokenizer.chat_template:
-            self.name = "the plain chat template"
-            if tokenizer.eos_token is None:
-                raise RecipeError(
-                    ["The tokenizer has no chat template, and no end token (eos_token) for a plain one"],
-                    "Give a template: data.chat_template=FILE",
-                )
+        elif tokenizer.chat_template:
+            self.name, self.text = "the tokenizer's chat template", tokenizer.get_chat_template()
+        elif tokenizer.eos_token is not None:
+            self.name, self.text = "the plain chat template", PLAIN_TEMPLATE
+        else:
+            raise RecipeError(
+                ["The tokenizer has no chat template, and no end token (eos_token) for a plain one"],
+                "Give a template: data.chat_template=FILE",
+            )
 
     @property
     def marks_generation(self) -> bool:

@@ -27,7 +27,7 @@ class Facts:
     def __str__(self) -> str:
         learned = round(100 * self.learned_tokens / self.tokens)
         counts = {
-            "held out to evaluate on": self.evaluation_documents,
+            "to evaluate on": self.evaluation_documents,
             "cut": self.cut,
             "texts parted": self.parted,
             "too long and left out": self.too_long,

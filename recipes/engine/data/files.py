@@ -54,27 +54,23 @@ def find_files(source: str, document_characters: int) -> Files | None:
     if path.is_file():
         return Files(readable([path], source), document_characters)
     if path.suffix in KNOWN or path.is_absolute() or source.startswith((".", "~")) or len(path.parts) > 2:  # noqa: PLR2004
-        raise RecipeError([f"data.source={source}: there is no such file or folder"], "It is looked for from " + here())
+        raise RecipeError([f"{source}: there is no such file or folder"], f"It was looked for from {Path.cwd()}")
     return None
-
-
-def here() -> str:
-    return str(Path.cwd())
 
 
 def readable(paths: Sequence[Path], source: str) -> tuple[Path, ...]:
     """The paths, if each is of a kind that is read here, and all are texts or none is."""
     needed = f"Files end in {', '.join(sorted(KNOWN))}"
     if not paths:
-        raise RecipeError([f"data.source={source}: no file there can be read"], needed)
+        raise RecipeError([f"{source}: no file there can be read"], needed)
     if unknown := [str(path) for path in paths if path.suffix not in KNOWN]:
-        raise RecipeError([f"data.source={source}: {name} is of no kind that is known" for name in unknown], needed)
+        raise RecipeError([f"{name}: is of no kind that is known" for name in unknown], needed)
     if len({path.suffix in TEXTS for path in paths}) > 1:
         text = next(path for path in paths if path.suffix in TEXTS)
         rows = next(path for path in paths if path.suffix not in TEXTS)
         raise RecipeError(
-            [f"data.source={source} holds texts, such as {text}, and rows, such as {rows}"],
-            f"Choose with a pattern, such as data.source='{Path(source.rstrip('/*'), '*' + rows.suffix)}'",
+            [f"{source} holds texts, such as {text}, and rows, such as {rows}"],
+            f"Choose with a pattern, such as '{Path(source, '**', '*' + rows.suffix)}'",
         )
     return tuple(paths)
 
@@ -89,7 +85,7 @@ def json_line_rows(path: Path) -> Iterator[Row | Corrupt]:
                 yield line
             elif line.strip():
                 try:
-                    yield row_of(place, json.loads(line))
+                    yield row_of(place, json.loads(line.rstrip()))
                 except ValueError as error:
                     yield Corrupt(place, f"is no JSON: {why_no_json(error)}")
 
@@ -148,9 +144,12 @@ def text_rows(path: Path, document_characters: int) -> Iterator[Row | Corrupt]:
 
 
 def document(path: Path, start: int, lines: Sequence[str], *, complete: bool) -> Iterator[Row]:
-    """A row of these lines; `complete` where the file ends with them."""
-    if text := "".join(lines).strip("\r\n"):
-        yield Row(Place(f"{path}:", start), {"text": text}, complete)
+    """A row of these lines without the empty ones around them; `complete` where the file ends with them."""
+    whole = "".join(lines)
+    text = whole.lstrip("\r\n")
+    line = start + whole[: len(whole) - len(text)].count("\n")
+    if text.strip():
+        yield Row(Place(f"{path}:", line), {"text": text.rstrip("\r\n")}, complete)
 
 
 def decoded(place: Place, raw: bytes) -> str | Corrupt:

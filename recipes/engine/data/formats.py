@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,26 +77,33 @@ def recognized(row: Row) -> str | None:
 
 def read_chat(columns: Mapping[str, Any]) -> Conversation:
     """`messages` with role and content, or ShareGPT's `conversations` with from and value."""
-    name, role_key, content_key, roles = "messages", "role", "content", ROLES
-    if columns.get(name) is None:
-        name, role_key, content_key, roles = "conversations", "from", "value", SHAREGPT_ROLES
+    name = "messages" if columns.get("messages") is not None else "conversations"
     messages = columns.get(name)
     if messages is None:
         raise UnfitRowError(f"needs messages or conversations; it has {names(columns)}")
     if not isinstance(messages, list) or not messages:
-        raise UnfitRowError(f"{name} has to be a list of turns; it is {kind_of(messages) if messages else 'empty'}")
+        raise UnfitRowError(
+            f"{name} has to be a list of turns; it is {'empty' if messages == [] else kind_of(messages)}"
+        )
+    return conversation(turns_of(messages, name))
+
+
+def turns_of(messages: Sequence[Any], name: str) -> list[Turn]:
+    """The turns of a column; those of a system that says nothing are left out."""
     turns = []
     for number, message in enumerate(messages):
         where = f"{name}[{number}]"
         if not isinstance(message, Mapping):
             raise UnfitRowError(f"{where} has to be an object; it is {kind_of(message)}")
+        sharegpt = "from" in message
+        role_key, content_key, roles = ("from", "value", SHAREGPT_ROLES) if sharegpt else ("role", "content", ROLES)
         role = message.get(role_key)
         if not isinstance(role, str) or role not in roles:
             raise UnfitRowError(f"{where}.{role_key} has to be one of {', '.join(roles)}; it is {shown(role)}")
         content = content_of(message, content_key, where)
         if content.strip() or roles[role] != SYSTEM:
             turns.append(Turn(roles[role], said(content, f"{where}.{content_key}")))
-    return conversation(turns)
+    return turns
 
 
 def content_of(message: Mapping[str, Any], key: str, where: str) -> str:

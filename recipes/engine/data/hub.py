@@ -37,6 +37,6 @@ class HubDataset:
         except (datasets.exceptions.DatasetsError, OSError, RuntimeError, ValueError) as error:
             wanted = f"subset {self.subset}, split {self.split}" if self.subset else f"split {self.split}"
             raise RecipeError(
-                [f"data.source={self.name}: no file or folder, and not to be had from the hub ({wanted}): {error}"],
+                [f"{self.name}: no file or folder, and not to be had from the hub ({wanted}): {error}"],
                 "A file or folder is given by its path; a data set as NAME/DATASET, with data.subset and data.split",
             ) from error

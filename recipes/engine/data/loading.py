@@ -46,9 +46,10 @@ def load_corpora(data: Data, tokenizer: PreTrainedTokenizerBase, tell: Tell) -> 
     else:
         learned = load(data, tokenizer, tell, eval_share=0)
         apart = replace(data, source=data.eval_source, split=data.eval_split, limit=None)
-        evaluation = load(apart, tokenizer, tell, eval_share=0).train
-        facts = replace(learned.facts, evaluation_documents=len(evaluation))
-        corpora = Corpora(learned.train, evaluation, facts)
+        evaluated = load(apart, tokenizer, tell, eval_share=0)
+        tell(f"To evaluate on, {evaluated.facts}")
+        facts = replace(learned.facts, evaluation_documents=evaluated.facts.documents)
+        corpora = Corpora(learned.train, evaluated.train, facts)
     tell(str(corpora.facts))
     return corpora
 
@@ -114,7 +115,7 @@ def build(
             told_at = time.monotonic()
     inspection.close()
     if not len(learned):
-        raise RecipeError([f"data.source={data.source} leaves no document to learn from: {left_out(inspection)}"])
+        raise RecipeError([f"{data.source} leaves no document to learn from: {left_out(inspection)}"])
     train = learned.build()
     facts = Facts(
         source=data.source,
@@ -153,7 +154,7 @@ def of_format(rows: Iterator[Row | Corrupt], data: Data) -> tuple[str, Iterator[
         )
     if kind is None:
         corrupt = [str(row) for row in first[:TOLD_AT_ONCE]]
-        raise RecipeError(corrupt or [f"data.source={data.source} has no rows"])
+        raise RecipeError(corrupt or [f"{data.source} has no rows"])
     return kind, chain(first, rows)
 
 
