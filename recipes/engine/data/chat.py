@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recipes.engine.data.formats import ASSISTANT, Turn
+from recipes.engine.data.rows import Corrupt, Place
 from recipes.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -25,8 +26,19 @@ PLAIN_TEMPLATE = (
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 
+MARK_IT = "Mark what the assistant says with {% generation %} in a template: data.chat_template=FILE; or data.learn=all"
+
+
 class RefusedError(Exception):
-    """Why the template does not take a conversation."""
+    """Why the template does not take a conversation, and what can be done about it."""
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        self.problem, self.hint = problem, hint
+        super().__init__(problem)
+
+    def at(self, place: Place) -> Corrupt:
+        """The row at this place, as corrupt."""
+        return Corrupt(place, self.problem, self.hint) if self.hint else Corrupt(place, self.problem)
 
 
 class ChatTemplate:
@@ -89,10 +101,8 @@ class ChatTemplate:
             prompt = self.render(turns[: number - 1], prompt=True)
             answered = whole if number == len(turns) else self.render(turns[:number])
             if not (whole.startswith(answered) and answered.startswith(prompt)):
-                raise RefusedError(
-                    f"{self.name} writes turn {number} in another way once others follow, "
-                    "so that what the assistant said cannot be told from the rest"
-                )
+                problem = f"{self.name} writes turn {number} in another way once others follow it"
+                raise RefusedError(problem, MARK_IT)
             spans.append((len(prompt), len(answered)))
         return spans
 

@@ -82,7 +82,7 @@ class Encoder:
             try:
                 row = template.apply(turns, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
             except RefusedError as error:
-                yield Corrupt(sample.place, str(error))
+                yield error.at(sample.place)
                 continue
             learn_T = np.array(row["assistant_masks"], np.bool_)
             learn_T[:1] = False
@@ -96,7 +96,7 @@ class Encoder:
                 whole = template.render(turns)
                 rendered.append((sample, whole, [] if self.learn_all else template.said(turns, whole)))
             except RefusedError as error:
-                yield Corrupt(sample.place, str(error))
+                yield error.at(sample.place)
         if not rendered:
             return
         # Special tokens are in the template's text: the tokenizer must not add a second beginning or end.

@@ -132,7 +132,7 @@ def text_rows(path: Path, document_characters: int) -> Iterator[Row | Corrupt]:
             if isinstance(line, Corrupt):
                 yield line
                 continue
-            if len(line) > room and lines:
+            if line.strip() and len(line) > room and lines:
                 kept = len(lines) - paragraph if 0 < paragraph < len(lines) else len(lines)
                 yield from document(path, start, lines[:kept], complete=False)
                 start, lines = start + kept, lines[kept:]

@@ -19,7 +19,7 @@ TOLD_AT_ONCE = 10
 
 
 class Inspection:
-    """Lets through what can be learned from, and counts the rest; once something is refused, nothing passes."""
+    """Lets through what can be learned from, and counts or refuses the rest."""
 
     def __init__(self, data: Data) -> None:
         self._data = data
@@ -28,14 +28,19 @@ class Inspection:
         self._hints: list[str] = []
         self.counts: Counter[str] = Counter()
 
+    def readable(self, items: Iterable[T | Corrupt]) -> Iterator[T]:
+        """The items that are not corrupt, up to the first that is refused: from there on it only looks for more."""
+        for item in self.admitted(items):
+            if not self._refused_count:
+                yield item
+
     def admitted(self, items: Iterable[T | Corrupt]) -> Iterator[T]:
         """The items that are not corrupt."""
         for item in items:
             if not isinstance(item, Corrupt):
-                if not self._refused_count:
-                    yield item
+                yield item
             elif self._data.corrupt == "refuse":
-                self._refuse(item, "Mend the rows, or leave them out with data.corrupt=skip")
+                self._refuse(item)
             else:
                 self.counts["corrupt"] += 1
 
@@ -47,7 +52,7 @@ class Inspection:
         elif self._data.too_long == "refuse":
             problem = f"is {len(encoded.ids):,} tokens long; data.max_tokens={longest}"
             hint = "Take a larger data.max_tokens, or data.too_long=cut or skip"
-            self._refuse(Corrupt(encoded.sample.place, problem), hint)
+            self._refuse(Corrupt(encoded.sample.place, problem, hint))
             return
         elif self._data.too_long == "skip":
             self.counts["too_long"] += 1
@@ -70,12 +75,12 @@ class Inspection:
                 [*map(str, self._refused), *([f"and {more:,} more"] if more else [])], "\n".join(self._hints)
             )
 
-    def _refuse(self, corrupt: Corrupt, hint: str) -> None:
+    def _refuse(self, corrupt: Corrupt) -> None:
         self._refused_count += 1
         if len(self._refused) < TOLD_AT_ONCE:
             self._refused.append(corrupt)
-        if hint not in self._hints:
-            self._hints.append(hint)
+        if corrupt.hint not in self._hints:
+            self._hints.append(corrupt.hint)
 
 
 def part(encoded: Encoded, start: int, end: int) -> Encoded:

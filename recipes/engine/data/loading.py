@@ -105,7 +105,7 @@ def build(
     encoder = Encoder(tokenizer, template, learn_all=data.learn == "all")
     learned, held_out = CorpusBuilder(), CorpusBuilder()
     told_at = time.monotonic()
-    for samples in portions(inspection.admitted(documents(rows, kind))):
+    for samples in portions(inspection.readable(documents(rows, kind))):
         for encoded in inspection.admitted(encoder.encode(samples)):
             builder = held_out if is_held_out(encoded.sample.document, eval_share) else learned
             for part in inspection.fitted(encoded):
@@ -115,7 +115,7 @@ def build(
             told_at = time.monotonic()
     inspection.close()
     if not len(learned):
-        raise RecipeError([f"{data.source} leaves no document to learn from: {left_out(inspection)}"])
+        raise RecipeError([f"{data.source} leaves no document to learn from: {left_out(inspection, data)}"])
     train = learned.build()
     facts = Facts(
         source=data.source,
@@ -130,9 +130,17 @@ def build(
     return Corpora(train, held_out.build() if len(held_out) else None, facts)
 
 
-def left_out(inspection: Inspection) -> str:
-    counts = {name.replace("_", " "): count for name, count in inspection.counts.items() if count}
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "it has no rows"
+def left_out(inspection: Inspection, data: Data) -> str:
+    """Why nothing is left."""
+    counts = inspection.counts
+    reasons = {
+        f"{counts['corrupt']:,} rows are corrupt": counts["corrupt"],
+        f"{counts['too_long']:,} are longer than data.max_tokens={data.max_tokens}": counts["too_long"],
+        f"{counts['nothing_learned']:,} have no response within data.max_tokens={data.max_tokens}": counts[
+            "nothing_learned"
+        ],
+    }
+    return ", ".join(reason for reason, count in reasons.items() if count) or "it has no rows"
 
 
 def of_format(rows: Iterator[Row | Corrupt], data: Data) -> tuple[str, Iterator[Row | Corrupt]]:

@@ -29,10 +29,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Corrupt:
-    """A row that nothing can be learned from, and why."""
+    """A row that nothing can be learned from, why, and what can be done about it."""
 
     place: Place
     problem: str
+    hint: str = "Mend the rows, or leave them out with data.corrupt=skip"
 
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}"

@@ -122,6 +122,11 @@ def test_a_text_goes_to_documents_of_whole_paragraphs(tmp_path: Path) -> None:
     ]
 
 
+def test_the_last_document_of_a_text_is_complete_whatever_the_file_ends_with(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.txt", "11111\n22222\n\n\n\n")
+    assert [row.complete for row in read(path, 6) if isinstance(row, Row)] == [False, True]
+
+
 def test_a_paragraph_that_fits_in_no_document_is_parted_between_lines(tmp_path: Path) -> None:
     path = written(tmp_path / "a.txt", "11111\n22222\n33333\n")
     assert [row.columns["text"] for row in read(path, 12) if isinstance(row, Row)] == ["11111\n22222", "33333"]

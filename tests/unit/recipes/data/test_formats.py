@@ -11,6 +11,13 @@ from recipes.engine.data.rows import Corrupt, Place, Row
 PLACE = Place("rows.jsonl:", 7)
 
 
+def turn(role: object, content: object) -> dict[str, object]:
+    return {"role": role, "content": content}
+
+
+ANSWER = turn("assistant", "4")
+
+
 def read(**columns: Any) -> Conversation | Text | Corrupt:
     row = Row(PLACE, columns)
     kind = recognized(row)
@@ -31,15 +38,11 @@ def problem(kind: str, **columns: Any) -> str:
     return document.problem
 
 
-def turn(role: object, content: object) -> dict[str, object]:
-    return {"role": role, "content": content}
-
-
 @pytest.mark.parametrize(
     "columns",
     [
         {"messages": [turn("user", "2 + 2?"), turn("assistant", "4")]},
-        {"messages": [turn("user", [{"type": "text", "text": word} for word in ("2 + ", "2?")]), turn("assistant", "4")]},
+        {"messages": [turn("user", [{"type": "text", "text": part} for part in ("2 + ", "2?")]), ANSWER]},
         {"messages": [turn("system", " "), turn("user", "2 + 2?"), turn("assistant", "4"), turn("user", "Thanks")]},
         {"conversations": [{"from": "human", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}]},
         {"messages": None, "conversations": [{"from": "human", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}]},
