@@ -37,7 +37,7 @@ class Facts:
         told = [f"{count:,} {words}" for words, count in counts.items() if count]
         return ", ".join(
             [
-                f"{self.source}: {self.documents:,} documents ({self.format})",
+                f"{self.source}: {self.documents:,} document{'s' * (self.documents != 1)} ({self.format})",
                 f"{self.tokens:,} tokens, {learned} % of them learned",
                 f"the longest {self.longest_tokens:,}",
                 *told,

@@ -49,13 +49,18 @@ def find_files(source: str, document_characters: int) -> Files | None:
         found = [Path(name) for name in sorted(glob(str(path), recursive=True)) if Path(name).is_file()]  # noqa: PTH207
         return Files(readable(found, source), document_characters)
     if path.is_dir():
-        found = [file for file in sorted(path.rglob("*")) if file.suffix in KNOWN and file.is_file()]
+        found = [file for file in sorted(path.rglob("*")) if file.suffix in KNOWN and not is_hidden(file, path)]
         return Files(readable(found, source), document_characters)
     if path.is_file():
         return Files(readable([path], source), document_characters)
     if path.suffix in KNOWN or path.is_absolute() or source.startswith((".", "~")) or len(path.parts) > 2:  # noqa: PLR2004
         raise RecipeError([f"{source}: there is no such file or folder"], f"It was looked for from {Path.cwd()}")
     return None
+
+
+def is_hidden(file: Path, folder: Path) -> bool:
+    """Whether it is no file to show, as those of version control and editors."""
+    return not file.is_file() or any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
 def readable(paths: Sequence[Path], source: str) -> tuple[Path, ...]:

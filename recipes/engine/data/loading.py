@@ -115,7 +115,9 @@ def build(
             told_at = time.monotonic()
     inspection.close()
     if not len(learned):
-        raise RecipeError([f"{data.source} leaves no document to learn from: {left_out(inspection, data)}"])
+        raise RecipeError(
+            [f"{data.source} leaves no document to learn from: {left_out(inspection, data, len(held_out))}"]
+        )
     train = learned.build()
     facts = Facts(
         source=data.source,
@@ -130,7 +132,7 @@ def build(
     return Corpora(train, held_out.build() if len(held_out) else None, facts)
 
 
-def left_out(inspection: Inspection, data: Data) -> str:
+def left_out(inspection: Inspection, data: Data, held_out: int) -> str:
     """Why nothing is left."""
     counts = inspection.counts
     reasons = {
@@ -140,6 +142,7 @@ def left_out(inspection: Inspection, data: Data) -> str:
             "nothing_learned"
         ],
     }
+    reasons[f"{held_out:,} are held out by data.eval_share={data.eval_share}"] = held_out
     return ", ".join(reason for reason, count in reasons.items() if count) or "it has no rows"
 
 
@@ -160,9 +163,13 @@ def of_format(rows: Iterator[Row | Corrupt], data: Data) -> tuple[str, Iterator[
             [f"{sound[0].place}: its columns fit no format; it has {names(sound[0].columns)}"],
             "\n".join(["Rows need these columns:", *known]),
         )
-    if kind is None:
+    if kind is None and first:
         corrupt = [str(row) for row in first[:TOLD_AT_ONCE]]
-        raise RecipeError(corrupt or [f"{data.source} has no rows"])
+        raise RecipeError(
+            corrupt, "The first rows cannot be read: say with data.format what the others are, or mend them"
+        )
+    if kind is None:
+        raise RecipeError([f"{data.source} has no rows"])
     return kind, chain(first, rows)
 
 

@@ -105,7 +105,7 @@ def test_a_source_of_its_own_can_be_evaluated_on(data: Data, tmp_path: Path) -> 
     assert (len(corpora.train), corpora.facts.evaluation_documents) == (100, 1)
     assert corpora.evaluation is not None
     assert corpora.evaluation.place(0) == f"{apart}:1"
-    assert told[0].startswith(f"To evaluate on, {apart}: 1 documents (text)")
+    assert told[0].startswith(f"To evaluate on, {apart}: 1 document (text)")
 
 
 def test_a_limit_takes_the_first_rows(data: Data) -> None:
@@ -159,6 +159,18 @@ def test_a_source_that_leaves_nothing_is_refused(data: Data, tmp_path: Path) -> 
     )
     assert refused(replace(data, source=write(tmp_path / "empty.jsonl", []))).problems == (
         f"{tmp_path}/empty.jsonl has no rows",
+    )
+
+
+def test_rows_that_are_all_corrupt_are_refused_before_their_format_is_known(data: Data, tmp_path: Path) -> None:
+    error = refused(replace(data, source=write(tmp_path / "corrupt.jsonl", ["{"] * 30), corrupt="skip"))
+    assert len(error.problems) == 10
+    assert error.hint.startswith("The first rows cannot be read: say with data.format what the others are")
+
+
+def test_a_source_that_is_held_out_as_a_whole_is_refused(data: Data) -> None:
+    assert refused(replace(data, eval_share=1 - 1e-15)).problems == (
+        f"{data.source} leaves no document to learn from: 100 are held out by data.eval_share=0.999999999999999",
     )
 
 

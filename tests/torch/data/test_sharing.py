@@ -23,7 +23,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ray.shutdown()
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
 @pytest.mark.usefixtures("cluster")
 def test_a_corpus_is_shared_through_ray_without_copies() -> None:

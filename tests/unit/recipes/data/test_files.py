@@ -77,6 +77,7 @@ def test_a_folder_is_all_its_files_in_the_order_of_their_names(tmp_path: Path) -
     written(tmp_path / "b.jsonl", '{"text": "b"}')
     written(tmp_path / "a" / "z.json", '[{"text": "a"}]')
     written(tmp_path / "licence", "not read")
+    written(tmp_path / ".cache" / "c.jsonl", "not read")
     assert [row.columns["text"] for row in read(tmp_path) if isinstance(row, Row)] == ["a", "b"]
 
 
