@@ -1,0 +1,1 @@
+"""Batch inference: a model answers every row of a file, on every accelerator of a Ray cluster."""

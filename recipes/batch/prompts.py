@@ -1,0 +1,92 @@
+"""What a row asks, and the tokens that ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recipes.engine.data.chat import ChatTemplate, RefusedError
+from recipes.engine.data.formats import (
+    ASSISTANT,
+    SHAREGPT_ROLES,
+    SYSTEM,
+    USER,
+    Turn,
+    UnfitRowError,
+    content_of,
+    names,
+    shown,
+    text_of,
+)
+
+CHATS = ("messages", "conversations", "prompt")  # columns that may hold a list of turns
+QUESTIONS = ("prompt", "question", "instruction", "text")
+
+
+def asked(columns: Mapping[str, Any], system: str | None) -> tuple[Turn, ...]:
+    """The turns that an answer has to follow; what the row itself ends with as an answer is left out.
+
+    Raises:
+        UnfitRowError: it asks nothing.
+    """
+    chat = next((name for name in CHATS if isinstance(columns.get(name), list)), None)
+    turns = chat_turns(columns[chat], chat) if chat else [Turn(USER, question(columns))]
+    while turns and turns[-1].role == ASSISTANT:
+        turns.pop()
+    if not turns or turns[-1].role == SYSTEM:
+        raise UnfitRowError(f"{chat} asks nothing: it needs a turn that is not the assistant's or the system's")
+    if system is not None and turns[0].role != SYSTEM:
+        turns.insert(0, Turn(SYSTEM, system))
+    return tuple(turns)
+
+
+def chat_turns(messages: Sequence[Any], name: str) -> list[Turn]:
+    """Turns with role and content, or with ShareGPT's from and value."""
+    turns = []
+    for number, message in enumerate(messages):
+        where = f"{name}[{number}]"
+        if not isinstance(message, Mapping):
+            raise UnfitRowError(f"{where} has to be an object with role and content")
+        role_key, content_key = ("from", "value") if "from" in message else ("role", "content")
+        role = message.get(role_key)
+        if not isinstance(role, str) or role not in SHAREGPT_ROLES:
+            raise UnfitRowError(f"{where}.{role_key} has to be one of {', '.join(SHAREGPT_ROLES)}; it is {shown(role)}")
+        turns.append(Turn(SHAREGPT_ROLES[role], content_of(message, content_key, where)))
+    return turns
+
+
+def question(columns: Mapping[str, Any]) -> str:
+    if not any(columns.get(name) is not None for name in QUESTIONS):
+        raise UnfitRowError(f"needs prompt, question, instruction, text or messages; it has {names(columns)}")
+    about = columns.get("input")
+    text = text_of(columns, *QUESTIONS)
+    return f"{text}\n\n{about}" if isinstance(about, str) and about.strip() and "instruction" in columns else text
+
+
+class Prompts:
+    """The tokens that ask: in the chat template of the file or of the model; where there is neither, the text alone."""
+
+    def __init__(self, tokenizer: Any, template: str | None, most_tokens: int) -> None:
+        self._tokenizer = tokenizer
+        self._template = ChatTemplate(tokenizer, template) if template or tokenizer.chat_template else None
+        self._most_tokens = most_tokens
+
+    def ids(self, turns: Sequence[Turn]) -> list[int]:
+        """The tokens of a prompt that ends with these turns.
+
+        Raises:
+            UnfitRowError: they are too many, or the template refuses the turns.
+        """
+        if self._template is not None:
+            try:
+                text = self._template.render(turns, prompt=True)
+            except RefusedError as error:
+                raise UnfitRowError(str(error)) from error
+            ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        elif len(turns) == 1:
+            ids = self._tokenizer(turns[0].content)["input_ids"]
+        else:
+            raise UnfitRowError(f"has {len(turns)} turns, and the model has no chat template to put them together")
+        if not 0 < len(ids) <= self._most_tokens:
+            raise UnfitRowError(f"has {len(ids)} tokens, and generation.max_prompt_tokens={self._most_tokens}")
+        return list(ids)
