@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,7 @@ class ChatTemplate:
         """Where in the text of all turns the assistant's are: from the prompt that asks for one to its end.
 
         Raises:
-            RefusedError: the text of the first turns is not how the text of all of them begins.
+            RefusedError: a turn is written in another way when it is the last, and its end is not plain to see.
         """
         spans = []
         for number, turn in enumerate(turns, start=1):
@@ -100,11 +101,26 @@ class ChatTemplate:
                 continue
             prompt = self.render(turns[: number - 1], prompt=True)
             answered = whole if number == len(turns) else self.render(turns[:number])
-            if not (whole.startswith(answered) and answered.startswith(prompt)):
+            end = len(answered) if whole.startswith(answered) and answered.startswith(prompt) else None
+            if end is None and whole.startswith(prompt):  # models that think are not shown what they thought earlier
+                end = self._end(turn, whole, len(prompt))
+            if end is None:
                 problem = f"{self.name} writes turn {number} in another way once others follow it"
                 raise RefusedError(problem, MARK_IT)
-            spans.append((len(prompt), len(answered)))
+            spans.append((len(prompt), end))
         return spans
+
+    def _end(self, turn: Turn, whole: str, start: int) -> int | None:
+        """Where a turn ends that has its words just after `start`, and a special token just after them."""
+        words = re.compile(rf"\s*{re.escape(turn.content.strip())}\s*(?:{self._special})")
+        found = words.match(whole, start)
+        return found.end() if found else None
+
+    @cached_property
+    def _special(self) -> str:
+        """A pattern of the special tokens."""
+        tokens = [token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special]
+        return "|".join(map(re.escape, tokens)) or r"(?!)"
 
 
 def read_template(file: str) -> str:

@@ -133,16 +133,23 @@ def test_a_conversation_begins_once_where_template_and_tokenizer_both_begin_it()
     assert list(encoded(tokenizer, ONE).ids).count(tokenizer.bos_token_id) == 1
 
 
-def test_a_template_that_rewrites_earlier_turns_is_refused() -> None:
+def test_earlier_turns_are_learned_as_a_template_for_thinking_writes_them() -> None:
     tokenizer = byte_level(THINKING)
     assert learned(tokenizer, ONE) == ["<think>\n\n</think>\n\nIt reads JSON.<|im_end|>"]
-    [refused] = encode(tokenizer, MORE)
+    assert learned(tokenizer, MORE) == ["Hello, you 東京!<|im_end|>", "<think>\n\n</think>\n\nGröße  <|im_end|>"]
+
+
+def test_a_template_that_rewrites_what_was_said_is_refused() -> None:
+    tokenizer = byte_level(THINKING)
+    thought = Turn("assistant", "<think>\nSo\n</think>\n\nHello")
+    rewritten = Conversation((MORE.turns[0], thought, *MORE.turns[2:]))
+    [refused] = encode(tokenizer, rewritten)
     assert str(refused) == (
         "rows.jsonl:3: the tokenizer's chat template writes turn 2 in another way once others follow it"
     )
     assert isinstance(refused, Corrupt)
     assert refused.hint.startswith("Mark what the assistant says with {% generation %}")
-    assert encoded(tokenizer, MORE, learn_all=True).learn_T.sum() > 0
+    assert encoded(tokenizer, rewritten, learn_all=True).learn_T.sum() > 0
 
 
 def test_what_a_template_refuses_does_not_keep_the_others_from_being_encoded() -> None:

@@ -30,8 +30,9 @@ CHATML = (
 THINKING = (
     "{% for message in messages %}"
     "{{ '<|im_start|>' + message['role'] + '\\n' }}"
-    "{% if message['role'] == 'assistant' and loop.last %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}"
-    "{{ message['content'] + '<|im_end|>' + '\\n' }}"
+    "{% if loop.last and message['role'] == 'assistant' %}{{ '<think>\\n\\n</think>\\n\\n' + message['content'] }}"
+    "{% else %}{{ message['content'].split('</think>')[-1].lstrip('\\n') }}{% endif %}"
+    "{{ '<|im_end|>' + '\\n' }}"
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
