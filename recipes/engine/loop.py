@@ -10,11 +10,12 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 
 from recipes.engine.checkpoints import Store
+from recipes.engine.data.corpora import Corpora
 from recipes.engine.data.corpus import Pack
 from recipes.engine.data.feed import Feed
 from recipes.engine.data.plan import GlobalBatch, Plan, evaluation_batch, packs_of_rank
@@ -33,9 +34,6 @@ from recipes.engine.saved_model import save_model
 from recipes.engine.settings import Settings
 from recipes.engine.world import World
 from recipes.errors import RecipeError
-
-if TYPE_CHECKING:
-    from recipes.engine.data.corpora import Corpora
 
 Reason = Literal["completed", "early_stop", "stopped"]
 GO_ON, SAVE, STOP = 0, 1, 2  # what the first worker has the others do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,7 +132,7 @@ def _made(model: Model, architecture: Architecture, tokenizer: Any, dtype: torch
 
 
 def new_config(architecture: Architecture, tokenizer: Any) -> Any:
-    """A Qwen2 of that size for the tokens of `tokenizer`."""
+    """A Qwen2 of that size for the tokens of `tokenizer`; it learns of padding what it learns of any other token."""
     return Qwen2Config(
         vocab_size=len(tokenizer),
         hidden_size=architecture.hidden,
@@ -143,7 +144,6 @@ def new_config(architecture: Architecture, tokenizer: Any) -> Any:
         tie_word_embeddings=True,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
     )
 
 
@@ -156,7 +156,9 @@ def _with_adapters(network: Any, lora: Lora) -> Any:
     )
     network.enable_input_require_grads()  # so that activation checkpointing has something to differentiate
     try:
-        return get_peft_model(network, config)
+        with warnings.catch_warnings():  # of transformers, about names that peft still uses
+            warnings.simplefilter("ignore", FutureWarning)
+            return get_peft_model(network, config)
     except ValueError as error:
         raise RecipeError([f"lora.targets={list(lora.targets)}: {error}"]) from error
 

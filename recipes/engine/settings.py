@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from recipes.engine import checkpoints, model, optimizer
 from recipes.engine.checkpoints import Checkpoints
+from recipes.engine.cluster import Cluster
 from recipes.engine.data import settings as data
 from recipes.engine.data.settings import Data
-from recipes.engine.driver import Cluster
 from recipes.engine.model import Architecture, Lora, Model
 from recipes.engine.optimizer import Optimizer
 from recipes.engine.parallel import Parallel

@@ -1,0 +1,16 @@
+"""Train a model from scratch on text, on every worker of a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from recipes import command
+from recipes.engine.driver import run
+from recipes.engine.settings import contradictions
+from recipes.pretrain.settings import DEFAULTS
+
+PROGRAM = "python -m recipes.pretrain"
+
+if __name__ == "__main__":
+    sys.exit(command.main(PROGRAM, DEFAULTS, run, sys.argv[1:], os.environ, contradictions=contradictions))

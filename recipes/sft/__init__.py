@@ -1,0 +1,1 @@
+"""Supervised fine-tuning of a causal language model: `python -m recipes.sft`."""
