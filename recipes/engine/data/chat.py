@@ -25,8 +25,6 @@ PLAIN_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
 )
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
-
-
 MARK_IT = "Mark what the assistant says with {% generation %} in a template: data.chat_template=FILE; or data.learn=all"
 
 
@@ -52,7 +50,7 @@ class ChatTemplate:
         elif tokenizer.chat_template:
             self.name, self.text = "the tokenizer's chat template", tokenizer.get_chat_template()
         elif tokenizer.eos_token is not None:
-            self.name, self.text = "the plain chat template", PLAIN_TEMPLATE
+            self.name, self.text = "the plain chat template", plain_template(tokenizer)
         else:
             raise RecipeError(
                 ["The tokenizer has no chat template, and no end token (eos_token) for a plain one"],
@@ -121,6 +119,12 @@ class ChatTemplate:
         """A pattern of the special tokens."""
         tokens = [token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special]
         return "|".join(map(re.escape, tokens)) or r"(?!)"
+
+
+def plain_template(tokenizer: PreTrainedTokenizerBase) -> str:
+    """A template that begins as the tokenizer begins texts."""
+    begins = tokenizer.bos_token is not None and tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
+    return ("{{ bos_token }}" if begins else "") + PLAIN_TEMPLATE
 
 
 def read_template(file: str) -> str:

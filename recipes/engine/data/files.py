@@ -45,14 +45,14 @@ def find_files(source: str, document_characters: int) -> Files | None:
         RecipeError: there are none that can be read.
     """
     path = Path(source).expanduser()
-    if has_magic(source):
-        found = [Path(name) for name in sorted(glob(str(path), recursive=True)) if Path(name).is_file()]  # noqa: PTH207
-        return Files(readable(found, source), document_characters)
     if path.is_dir():
         found = [file for file in sorted(path.rglob("*")) if file.suffix in KNOWN and not is_hidden(file, path)]
         return Files(readable(found, source), document_characters)
     if path.is_file():
         return Files(readable([path], source), document_characters)
+    if has_magic(source):
+        found = [Path(name) for name in sorted(glob(str(path), recursive=True)) if Path(name).is_file()]  # noqa: PTH207
+        return Files(readable(found, source), document_characters)
     if path.suffix in KNOWN or path.is_absolute() or source.startswith((".", "~")) or len(path.parts) > 2:  # noqa: PLR2004
         raise RecipeError([f"{source}: there is no such file or folder"], f"It was looked for from {Path.cwd()}")
     return None

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
-from recipes.engine.data.chat import PLAIN_TEMPLATE, ChatTemplate
+from recipes.engine.data.chat import ChatTemplate
 from recipes.engine.data.encoding import Encoded, Encoder, Sample
 from recipes.engine.data.formats import Conversation, Text, Turn
 from recipes.engine.data.rows import Corrupt, Place
+from recipes.engine.data.vocabulary import train_vocabulary
 from recipes.errors import RecipeError
 
 from .tokenizers_made import BRACKETS, CHATML, HEADERS, MARKED, THINKING, byte_level, metaspace
@@ -86,7 +88,7 @@ def test_the_assistants_words_and_their_end_are_learned_in_every_turn(kind: str,
 @pytest.mark.parametrize("document", [ONE, MORE, WITH_SYSTEM])
 def test_tokens_are_those_that_the_model_gets_when_it_is_asked(kind: str, document: Conversation) -> None:
     tokenizer = KINDS[kind]
-    template = tokenizer.chat_template or PLAIN_TEMPLATE
+    template = ChatTemplate(tokenizer, None).text
     one = encoded(tokenizer, document)
     whole = tokenizer.apply_chat_template(messages(document.turns), chat_template=template, return_dict=False)
     assert list(one.ids) == whole
@@ -126,6 +128,12 @@ def test_all_of_a_conversation_can_be_learned(kind: str) -> None:
     one = encoded(KINDS[kind], MORE, learn_all=True)
     assert one.learn_T.tolist() == [False] + [True] * (len(one.ids) - 1)
     assert list(one.ids) == list(encoded(KINDS[kind], MORE).ids)
+
+
+def test_the_plain_template_begins_as_the_tokenizer_begins_texts() -> None:
+    begins, does_not = byte_level(None), train_vocabulary(["Hello"], 300)
+    assert list(encoded(begins, ONE).ids[:1]) == [begins.bos_token_id]
+    assert does_not.decode(encoded(does_not, ONE).ids).startswith("<|user|>\n")
 
 
 def test_a_conversation_begins_once_where_template_and_tokenizer_both_begin_it() -> None:
@@ -186,3 +194,26 @@ def test_the_plain_template_needs_an_end_token() -> None:
     endless = PreTrainedTokenizerFast(tokenizer_object=byte_level(None).backend_tokenizer)
     with pytest.raises(RecipeError, match="no end token"):
         ChatTemplate(endless, None)
+
+
+def random_conversation(random: np.random.Generator) -> Conversation:
+    """Of awkward words: white space around them, line ends, other scripts, parts of what templates write."""
+    words = ["Hello", " ", "\n", "\n\n", "  you", "東京", "é", "user", "assistant", "<|im", "end|>", "\t", "🙂", "x"]
+    turns = []
+    for number in range(2 * int(random.integers(1, 4))):
+        content = "".join(random.choice(words, int(random.integers(1, 6))).tolist())
+        turns.append(Turn("assistant" if number % 2 else "user", content))
+    return Conversation(tuple(turns))
+
+
+@pytest.mark.parametrize("trimmed", [True, False])
+def test_what_is_found_is_what_a_template_with_marks_would_mark(trimmed: bool) -> None:
+    random = np.random.default_rng(0)
+    conversations = [random_conversation(random) for _ in range(300)]
+    found = encode(byte_level(CHATML, trimmed=trimmed), *conversations)
+    marked = encode(byte_level(MARKED, trimmed=False), *conversations)
+    for one, other in zip(found, marked, strict=True):
+        assert isinstance(one, Encoded)
+        assert isinstance(other, Encoded)
+        assert list(one.ids) == list(other.ids)
+        assert one.learn_T.tolist() == other.learn_T.tolist(), one.sample

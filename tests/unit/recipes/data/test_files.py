@@ -89,6 +89,10 @@ def test_a_pattern_is_the_files_that_it_fits(tmp_path: Path) -> None:
     assert len(read(f"{tmp_path}/**/*.jsonl")) == 2
 
 
+def test_a_file_whose_name_looks_like_a_pattern_is_a_file(tmp_path: Path) -> None:
+    assert len(read(written(tmp_path / "rows[1]*.jsonl", '{"text": "b"}'))) == 1
+
+
 def test_texts_and_rows_are_not_mixed(tmp_path: Path) -> None:
     written(tmp_path / "b.jsonl", '{"text": "b"}')
     written(tmp_path / "README.md", "hello")
