@@ -29,20 +29,22 @@ class Inspection:
         self.counts: Counter[str] = Counter()
 
     def readable(self, items: Iterable[T | Corrupt]) -> Iterator[T]:
-        """The items that are not corrupt, up to the first that is refused: from there on it only looks for more."""
-        for item in self.admitted(items):
-            if not self._refused_count:
+        """The items that are not corrupt; once one is refused, it only looks for more of them."""
+        sound = True
+        for item in items:
+            if isinstance(item, Corrupt):
+                self._leave_out(item)
+                sound = self._data.corrupt == "skip"
+            elif sound:
                 yield item
 
     def admitted(self, items: Iterable[T | Corrupt]) -> Iterator[T]:
         """The items that are not corrupt."""
         for item in items:
-            if not isinstance(item, Corrupt):
-                yield item
-            elif self._data.corrupt == "refuse":
-                self._refuse(item)
+            if isinstance(item, Corrupt):
+                self._leave_out(item)
             else:
-                self.counts["corrupt"] += 1
+                yield item
 
     def fitted(self, encoded: Encoded) -> Iterator[Encoded]:
         """The document, or what of it is short enough."""
@@ -74,6 +76,12 @@ class Inspection:
             raise RecipeError(
                 [*map(str, self._refused), *([f"and {more:,} more"] if more else [])], "\n".join(self._hints)
             )
+
+    def _leave_out(self, corrupt: Corrupt) -> None:
+        if self._data.corrupt == "refuse":
+            self._refuse(corrupt)
+        else:
+            self.counts["corrupt"] += 1
 
     def _refuse(self, corrupt: Corrupt) -> None:
         self._refused_count += 1

@@ -63,7 +63,7 @@ def load(data: Data, tokenizer: PreTrainedTokenizerBase, tell: Tell, *, eval_sha
         "source": source.digest(),
         "tokenizer": digest_of_tokenizer(tokenizer),
         "template": template and template.text,
-        "eval_share": eval_share,
+        "eval_share": float(eval_share),
         **{name: getattr(data, name) for name in ("format", "learn", "max_tokens", "too_long", "corrupt", "limit")},
     }
     key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:32]
@@ -115,9 +115,8 @@ def build(
             told_at = time.monotonic()
     inspection.close()
     if not len(learned):
-        raise RecipeError(
-            [f"{data.source} leaves no document to learn from: {left_out(inspection, data, len(held_out))}"]
-        )
+        reasons = left_out(inspection, data, len(held_out))
+        raise RecipeError([f"{data.source} leaves no document to learn from: {reasons}"])
     train = learned.build()
     facts = Facts(
         source=data.source,
@@ -134,16 +133,13 @@ def build(
 
 def left_out(inspection: Inspection, data: Data, held_out: int) -> str:
     """Why nothing is left."""
-    counts = inspection.counts
-    reasons = {
-        f"{counts['corrupt']:,} rows are corrupt": counts["corrupt"],
-        f"{counts['too_long']:,} are longer than data.max_tokens={data.max_tokens}": counts["too_long"],
-        f"{counts['nothing_learned']:,} have no response within data.max_tokens={data.max_tokens}": counts[
-            "nothing_learned"
-        ],
-    }
-    reasons[f"{held_out:,} are held out by data.eval_share={data.eval_share}"] = held_out
-    return ", ".join(reason for reason, count in reasons.items() if count) or "it has no rows"
+    reasons = [
+        (inspection.counts["corrupt"], "rows are corrupt"),
+        (inspection.counts["too_long"], f"are longer than data.max_tokens={data.max_tokens}"),
+        (inspection.counts["nothing_learned"], f"have no response within data.max_tokens={data.max_tokens}"),
+        (held_out, f"are held out by data.eval_share={data.eval_share}"),
+    ]
+    return ", ".join(f"{count:,} {reason}" for count, reason in reasons if count) or "it has no rows"
 
 
 def of_format(rows: Iterator[Row | Corrupt], data: Data) -> tuple[str, Iterator[Row | Corrupt]]:

@@ -208,6 +208,12 @@ def test_long_documents_can_be_left_out_or_refused(data: Data, tmp_path: Path) -
     assert error.hint == "Take a larger data.max_tokens, or data.too_long=cut or skip"
 
 
+def test_all_that_is_too_long_is_counted_where_it_is_refused(data: Data, tmp_path: Path) -> None:
+    source = write(tmp_path / "long.jsonl", [LONG[2]] * (2 * loading.ROWS_AT_ONCE + 5))
+    problems = refused(replace(data, source=source, max_tokens=60, too_long="refuse")).problems
+    assert problems[-1] == f"and {2 * loading.ROWS_AT_ONCE - 5:,} more"
+
+
 def test_a_long_text_goes_on_in_the_next_document(data: Data, tmp_path: Path) -> None:
     text = "No word of it is lost, however long it is. " * 20
     corpora = load(replace(data, source=write(tmp_path / "long.jsonl", [{"text": text}]), max_tokens=50))
