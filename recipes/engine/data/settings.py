@@ -9,30 +9,34 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Data:
-    """The data of a training.
+    """What is learned from, and in which portions.
 
-    `source` is a file, a folder, a pattern such as "rows/*.jsonl", the name of a data set on the hub, or "docstrings":
-    what Python's own standard library says about itself.
+    `source` is a file, a folder, a pattern such as "rows/*.jsonl", the name of a data set on the hub with its `subset`
+    and `split`, or "docstrings": what Python's own standard library says about itself. `limit` takes its first rows.
+    `eval_source` is evaluated on; None holds out `eval_share` of the source instead. `chat_template` is a file; None
+    takes the tokenizer's own, or a plain one. `max_tokens` are of one document, `pack_tokens` of a pack when packed,
+    `pack_documents` of a pack otherwise; a step learns from `packs`, over all workers. `cache_dir` None is
+    $XDG_CACHE_HOME/airlane-recipes, or ~/.cache/airlane-recipes.
     """
 
     source: str = "docstrings"
-    subset: str | None = None  # of a data set on the hub, as "main"
-    split: str = "train"  # of a data set on the hub
-    eval_source: str | None = None  # what to evaluate on; None holds out eval_share of `source`
-    eval_split: str = "test"  # of an eval_source on the hub
+    subset: str | None = None
+    split: str = "train"
+    eval_source: str | None = None
+    eval_split: str = "test"
     eval_share: float = 0.05
+    limit: int | None = None
     format: Literal["auto", "chat", "instruction", "prompt", "text"] = "auto"
-    learn: Literal["response", "all"] = "response"
-    chat_template: str | None = None  # a file; None takes the tokenizer's own, or a plain one where it has none
-    max_tokens: int = 1024  # of one document
-    too_long: Literal["cut", "skip", "refuse"] = "cut"
     corrupt: Literal["refuse", "skip"] = "refuse"
-    limit: int | None = None  # so many rows of the source, from its start
+    chat_template: str | None = None
+    learn: Literal["response", "all"] = "response"
+    max_tokens: int = 1024
+    too_long: Literal["cut", "skip", "refuse"] = "cut"
     packing: Literal["packed", "grouped", "off"] = "packed"
-    pack_tokens: int = 2048  # at most, of a pack when packed
-    pack_documents: int = 16  # of a pack when grouped or off
-    packs: int = 8  # a step learns from so many, over all workers
-    cache_dir: str | None = None  # None is $XDG_CACHE_HOME/airlane-recipes, or ~/.cache/airlane-recipes
+    pack_tokens: int = 2048
+    pack_documents: int = 16
+    packs: int = 8
+    cache_dir: str | None = None
 
 
 def contradictions(data: Data) -> Iterator[str]:

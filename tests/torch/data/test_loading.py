@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import pickle
+import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -313,6 +315,7 @@ def test_tokens_are_kept_and_mapped_into_memory(data: Data, monkeypatch: pytest.
     mapped = load(data).train.ids_N
     assert type(mapped) is np.ndarray
     assert isinstance(mapped.base, np.memmap)
+    assert len(pickle.dumps(load(data).train, protocol=5, buffer_callback=lambda _: None)) < 2000
 
 
 @pytest.mark.parametrize(
@@ -383,6 +386,24 @@ def test_what_a_killed_process_left_is_removed_after_a_day(data: Data, tmp_path:
         os.utime(folder / f"{cache.UNFINISHED}{name}", (time.time() - age_s, time.time() - age_s))
     load(data)
     assert [entry.name for entry in folder.glob(f"{cache.UNFINISHED}*")] == [f"{cache.UNFINISHED}new"]
+
+
+def load_and_die(data: Data) -> None:
+    """Killed when all is written, and before it is where the cache should be."""
+    cache.put = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    load(data)
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_no_half_cache(data: Data, tmp_path: Path) -> None:
+    process = multiprocessing.get_context("fork").Process(target=load_and_die, args=(data,))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    [left] = (tmp_path / "cache").iterdir()
+    assert left.name.startswith(cache.UNFINISHED)
+    told: list[str] = []
+    assert len(load(data, told).train) == 100
+    assert len(told) == 1
 
 
 def load_in_a_process(data: Data, barrier: threading.Barrier, results: Any) -> None:
