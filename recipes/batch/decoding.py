@@ -46,7 +46,7 @@ def decode(
     with torch.inference_mode():
         ids_BT, mask_BT = padded(prompts, pad, device)
         positions_BT = (mask_BT.cumsum(-1) - 1).clamp(min=0)
-        uniform_BN = uniform(rows, settings, device)
+        seeds_B = torch.tensor([seed_of(row, settings.seed) for row in rows], device=device)
         stop_S = torch.tensor(sorted(stop), device=device)
         answers_BN = torch.full((len(prompts), settings.max_new_tokens), pad, device=device)
         places_B = torch.arange(len(prompts), device=device)  # of the rows that are still in the batch, in answers_BN
@@ -60,7 +60,7 @@ def decode(
                 position_ids=positions_BT,
                 **options,
             ).logits[:, -1]
-            next_B = chosen(logits_BV.float(), uniform_BN[places_B, n], settings)
+            next_B = chosen(logits_BV.float(), seeds_B[places_B], n, settings)
             answers_BN[places_B, n] = next_B
             ended_B = ended_B | torch.isin(next_B, stop_S)
             mask_BT = torch.cat([mask_BT, mask_BT.new_ones(len(places_B), 1)], dim=-1)
@@ -96,29 +96,48 @@ def padded(prompts: Sequence[Sequence[int]], pad: int, device: torch.device) -> 
     return ids_BP, mask_BP
 
 
-def uniform(rows: Sequence[int], settings: Generation, device: torch.device) -> torch.Tensor:
-    """A number in [0, 1) for each token of each row, the same whatever the rows beside it."""
-    if settings.temperature == 0:
-        return torch.zeros(len(rows), settings.max_new_tokens, device=device)
-    made = []
-    for row in rows:
-        digest = hashlib.sha256(f"{settings.seed}:{row}".encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
-        made.append(torch.rand(settings.max_new_tokens, generator=generator))
-    return torch.stack(made).to(device)
+def seed_of(row: int, seed: int) -> int:
+    """32 bits for the random numbers of a row."""
+    return int.from_bytes(hashlib.sha256(f"{seed}:{row}".encode()).digest()[:4], "big")
 
 
-def chosen(logits_BV: torch.Tensor, uniform_B: torch.Tensor, settings: Generation) -> torch.Tensor:
-    """The next token of each row: where its random number falls among the tokens, the likeliest first."""
+def chosen(logits_BV: torch.Tensor, seeds_B: torch.Tensor, n: int, settings: Generation) -> torch.Tensor:
+    """The next token of each row, the n-th: the likeliest, after each was shifted by a random number of its own.
+
+    That draws from the shares of the tokens (Gumbel-max). To draw by where one number falls among all the shares would
+    turn on the last bits of their sums, and these differ with the number of threads.
+    """
     if settings.temperature == 0:
         return logits_BV.argmax(-1)
-    sorted_BV, order_BV = (logits_BV / settings.temperature).sort(dim=-1, descending=True, stable=True)
-    if settings.top_k:
-        sorted_BV[:, settings.top_k :] = -torch.inf
-    shares_BV = sorted_BV.softmax(-1)
-    before_BV = shares_BV.cumsum(-1) - shares_BV
-    shares_BV = shares_BV.masked_fill(before_BV >= settings.top_p, 0.0)
-    reached_BV = shares_BV.cumsum(-1)
-    place_B = (reached_BV <= uniform_B[:, None] * reached_BV[:, -1:]).sum(-1)
-    last_B = (shares_BV > 0).sum(-1) - 1  # where rounding would lead beyond it
-    return order_BV.gather(-1, place_B.minimum(last_B)[:, None])[:, 0]
+    logits_BV = kept(logits_BV / settings.temperature, settings)
+    return (logits_BV.double() - exponential(seeds_B, n, logits_BV.shape[-1]).log()).argmax(-1)
+
+
+def kept(logits_BV: torch.Tensor, settings: Generation) -> torch.Tensor:
+    """The logits of the `top_k` likeliest tokens, and of those that make up `top_p`; the others are out."""
+    if settings.top_k and settings.top_k < logits_BV.shape[-1]:
+        least_B1 = logits_BV.topk(settings.top_k).values[:, -1:]
+        logits_BV = logits_BV.masked_fill(logits_BV < least_B1, -torch.inf)
+    if settings.top_p < 1:
+        sorted_BV, order_BV = logits_BV.sort(dim=-1, descending=True, stable=True)
+        shares_BV = sorted_BV.softmax(-1)
+        out_BV = shares_BV.cumsum(-1) - shares_BV >= settings.top_p  # never the first
+        logits_BV = logits_BV.masked_fill(out_BV.scatter(-1, order_BV, out_BV), -torch.inf)
+    return logits_BV
+
+
+def exponential(seeds_B: torch.Tensor, n: int, tokens: int) -> torch.Tensor:
+    """An exponential random number for each row and token: a hash of the row's seed, `n` and the token.
+
+    The same on every device, and whatever the rows beside it. Source of the hash: lowbias32, Chris Wellons.
+    """
+    tokens_V = torch.arange(tokens, device=seeds_B.device)
+    hashed_BV = mixed(mixed(mixed(seeds_B)[:, None] ^ n) ^ tokens_V)
+    return -torch.log((hashed_BV.double() + 0.5) / 2**32)
+
+
+def mixed(bits: torch.Tensor) -> torch.Tensor:
+    """32 bits of each number, well mixed; what multiplication carries beyond them is cut off."""
+    bits = (bits ^ (bits >> 16)) * 0x7FEB352D & 0xFFFFFFFF
+    bits = (bits ^ (bits >> 15)) * 0x846CA68B & 0xFFFFFFFF
+    return bits ^ (bits >> 16)

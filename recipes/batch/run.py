@@ -40,18 +40,18 @@ def answer_all(settings: Batch, env: Mapping[str, str]) -> int:
     there = folder.open()
     start_ray(Cluster(workers=settings.cluster.workers))
     missing, left = [], set(there)
-    progress = Progress(env)
+    progress = Progress(settings)
     for shard in shards(read_rows(source.rows(), settings), settings, weights_of(settings)):
         left.discard(shard.name)
         progress.found(shard, answered=shard.name in there)
         if shard.name not in there:
             missing.append(ray.put(as_table(shard)))
     refuse_others(left, folder)
-    progress.begin(settings, folder.path)
+    progress.begin(folder)
     for result in answered(missing, settings, tokenizer):
         folder.write(result["name"], result["content"])
         progress.wrote(result)
-    progress.end()
+    progress.end(folder)
     return 0
 
 

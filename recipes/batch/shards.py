@@ -19,6 +19,7 @@ from recipes.errors import RecipeError
 
 Finish = Literal["stop", "length"]
 SHOWN = 10  # problems that are told at once
+SUMMARY = "summary.json"  # beside the files of the answers
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Folder:
         return Folder(Path(output.folder or (f"{kept}/responses" if kept else "responses")).expanduser())
 
     def open(self) -> set[str]:
-        """The names of the files there; those that were not finished are removed.
+        """The names of the files of answers there; those that were not finished are removed.
 
         Raises:
             RecipeError: it cannot be used.
@@ -151,7 +152,7 @@ class Folder:
             self.path.mkdir(parents=True, exist_ok=True)
             for unfinished in self.path.glob(".*.new"):
                 unfinished.unlink()
-            return {file.name for file in self.path.iterdir()}
+            return {file.name for file in self.path.iterdir() if file.name != SUMMARY}
         except OSError as error:
             raise self._unusable(error) from error
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -100,3 +103,17 @@ def test_a_model_that_was_saved_answers_with_its_own_weights_and_ends(tokenizer:
     (tmp_path / "model" / "model.safetensors").touch()
     assert weights_of(settings) != before
     assert weights_of(Batch(data=Data(limit=3))) == "new"
+
+
+def test_a_shard_whose_workers_keep_dying_is_given_up__the_deaths_are_made_up(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "ray", SimpleNamespace(get=lambda attempt: attempt))
+    begun = SimpleNamespace(begin=SimpleNamespace(remote=lambda _name: next(attempts)))
+    attempts = iter([3, 4])
+    doomed = Answering(Batch(generation=GENERATION), tokenizer, 1, attempts=begun)
+    given = {"shard": pickle.dumps(shard("what", "is"))}
+    last, given_up = doomed(given), doomed(given)
+    assert (last["errors"], given_up["errors"], given_up["rows"]) == (0, 2, 2)
+    lines = [json.loads(line) for line in given_up["content"].splitlines()]
+    assert {line["error"] for line in lines} == {"the worker died 3 times while it answered these rows"}

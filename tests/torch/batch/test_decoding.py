@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from recipes.batch.decoding import batches, chosen, decode
+from recipes.batch.decoding import batches, chosen, decode, exponential, seed_of
 from recipes.batch.settings import Generation
 from transformers import AutoModelForCausalLM, Qwen2Config
 
+STOP = {18, 34}
 PROMPTS = [[5, 6, 7], [9], [11, 12, 13, 14, 15, 16, 17], [3, 3, 3, 3], [40, 41], [1, 2]]
 
 
@@ -58,7 +59,7 @@ def test_the_likeliest_tokens_are_those_of_transformers(network: Any) -> None:
     ],
 )
 def test_a_row_is_answered_the_same_alone_and_in_any_batch(network: Any, settings: Generation) -> None:
-    stop = {7, 13}
+    stop = STOP
     expected = [alone(network, row, settings, stop) for row in range(len(PROMPTS))]
     assert len({tuple(answer) for answer in expected}) > 2
     lengths = sorted(map(len, expected))
@@ -77,18 +78,33 @@ def test_another_seed_or_row_gives_another_answer(network: Any) -> None:
 
 
 def test_tokens_are_taken_as_often_as_they_are_likely() -> None:
-    shares = torch.tensor([0.5, 0.1, 0.3, 0.1])
-    uniform_B = torch.arange(10_000) / 10_000
-    logits_BV = shares.log().expand(10_000, 4)
+    rows = 40_000
+    logits_BV = torch.tensor([0.5, 0.1, 0.3, 0.1]).log().expand(rows, 4)
+    seeds_B = torch.tensor([seed_of(row, 0) for row in range(rows)])
 
-    def counts(settings: Generation) -> list[int]:
-        return torch.bincount(chosen(logits_BV.clone(), uniform_B, settings), minlength=4).tolist()
+    def shares(settings: Generation, n: int = 0) -> list[float]:
+        return (torch.bincount(chosen(logits_BV, seeds_B, n, settings), minlength=4) / rows).tolist()
 
-    assert counts(Generation(temperature=1.0)) == pytest.approx([5000, 1000, 3000, 1000], abs=2)
-    assert counts(Generation(temperature=1.0, top_k=2)) == pytest.approx([6250, 0, 3750, 0], abs=2)
-    assert counts(Generation(temperature=1.0, top_p=0.6)) == pytest.approx([6250, 0, 3750, 0], abs=2)
-    assert counts(Generation(temperature=1.0, top_p=0.01)) == [10_000, 0, 0, 0]
-    assert counts(Generation(temperature=0.0)) == [10_000, 0, 0, 0]
+    for n in (0, 1, 1000):
+        assert shares(Generation(temperature=1.0), n) == pytest.approx([0.5, 0.1, 0.3, 0.1], abs=0.01)
+    colder = [share**2 / 0.36 for share in (0.5, 0.1, 0.3, 0.1)]
+    assert shares(Generation(temperature=0.5)) == pytest.approx(colder, abs=0.01)
+    assert shares(Generation(temperature=1.0, top_k=2)) == pytest.approx([0.625, 0, 0.375, 0], abs=0.01)
+    assert shares(Generation(temperature=1.0, top_p=0.6)) == pytest.approx([0.625, 0, 0.375, 0], abs=0.01)
+    assert shares(Generation(temperature=1.0, top_p=0.01)) == [1, 0, 0, 0]
+    assert shares(Generation(temperature=0.0)) == [1, 0, 0, 0]
+
+
+def test_random_numbers_of_rows_tokens_and_places_are_strangers_to_one_another() -> None:
+    seeds_B = torch.tensor([seed_of(row, 0) for row in range(200)])
+    drawn_NBV = torch.stack([exponential(seeds_B, n, 300) for n in range(20)])
+    assert drawn_NBV.mean().item() == pytest.approx(1.0, abs=0.01)
+    assert drawn_NBV.min() > 0
+    assert drawn_NBV.isfinite().all()
+    for shape in ((20, -1), (-1, 300)):
+        related = torch.corrcoef(drawn_NBV.reshape(shape) if shape[0] > 0 else drawn_NBV.reshape(shape).T)
+        assert (related - torch.eye(len(related))).abs().max() < 0.08
+    assert drawn_NBV.unique().numel() > 0.999 * drawn_NBV.numel()
 
 
 def test_batches_hold_rows_of_similar_length_and_no_more_tokens_than_may_be() -> None:
