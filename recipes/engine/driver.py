@@ -28,8 +28,8 @@ __all__ = ["Cluster", "run"]
 
 STOP_S = 25.0  # air kills what has not ended 30 s after it was asked to
 LOOK_S = 0.2
-RECORD_S = 20.0
-RECORD_WHEN_STOPPED_S = 3.0
+FLUSH_S = 20.0
+FLUSH_WHEN_STOPPED_S = 2.0
 
 
 class TrainingSettings(Protocol):
@@ -111,14 +111,21 @@ class Driver:
     def hear(self, message: Message) -> None:
         """Pass on what rank 0 has told to all who want to know."""
         kind, facts, at = message
-        if kind == "start":
-            self.begun = True
-        if kind == "end":
-            self.reason = facts["reason"]
         self.console.hear(kind, facts)
         self.history.hear(kind, facts, at)
+        if kind == "end":
+            self.reason = facts["reason"]
+        if kind == "start" and not self.begun:
+            self.begun = True
+            self.record_past()
         if self.recorder:
             self.recorder.hear(kind, facts, at)
+
+    def record_past(self) -> None:
+        """Have in this attempt's MLflow run what earlier attempts have learned."""
+        if self.recorder:
+            for entry in self.history.entries[:-1]:
+                self.recorder.hear(entry.kind, entry.facts, entry.at)
 
     def run(self, data: Sequence[Any], train: Callable[..., Any]) -> int:
         """Attempt after attempt, and the summary of them all."""
@@ -128,8 +135,10 @@ class Driver:
         try:
             code = self.attempts(work, share(self.settings.cluster, ray.nodes()))
         finally:
-            self.listener.finish()
-            self.finish()
+            stopped = self.stop.number is not None
+            self.listener.finish(FLUSH_WHEN_STOPPED_S if stopped else FLUSH_S)
+            if not self.stop.overdue:
+                self.finish(FLUSH_WHEN_STOPPED_S if stopped else FLUSH_S)
         return code
 
     def attempts(self, work: Work, taken: Share) -> int:
@@ -142,11 +151,13 @@ class Driver:
                 return 0
             verdict = self.verdict(error)
             patience = patience.after_failure(self.history.saved_step())
-            if not verdict.again or patience.exhausted:
-                self.console.say(verdict.text)
+            self.console.say(verdict.text)
+            if not verdict.again:
                 return verdict.exit_code
-            again = f"starting again from the last checkpoint ({patience.failures} of {patience.most})"
-            self.console.say(f"{verdict.text}\n{again}")
+            if patience.exhausted:
+                self.console.say(f"given up after {patience.failures} failures in a row (cluster.max_failures)")
+                return verdict.exit_code
+            self.console.say(f"starting again from the last checkpoint ({patience.failures} of {patience.most})")
 
     def attempt(self, work: Work, taken: Share) -> BaseException | None:
         """One group of workers, from start to end; what it ended with."""
@@ -175,7 +186,7 @@ class Driver:
             return Verdict(f"the workers could not be started: {error}", again=True, exit_code=1)
         return judge(told, dead)
 
-    def finish(self) -> None:
+    def finish(self, timeout_s: float) -> None:
         """Write the summary and the plot, and have everything with MLflow."""
         files = []
         summary = summarize(self.recipe, self.words, self.history)
@@ -187,4 +198,4 @@ class Driver:
             else:
                 self.console.say(f"summary and plot of the loss: {files[1]}, {files[2]}")
         if self.recorder:
-            self.recorder.finish(files, RECORD_S if self.stop.number is None else RECORD_WHEN_STOPPED_S)
+            self.recorder.finish(files, timeout_s)

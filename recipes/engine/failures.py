@@ -71,11 +71,8 @@ def judge(told: Sequence[Failure], dead: Mapping[int, str]) -> Verdict:
         if failure.kind == "program" and not dead:
             return Verdict(f"{place(failure)} failed\n{failure.text}", again=False, exit_code=1)
     if dead:
-        said = {text: rank for rank, text in sorted(dead.items(), reverse=True)}
-        workers = "; ".join(
-            f"worker {rank} died: {text}" for text, rank in sorted(said.items(), key=lambda one: one[1])
-        )
-        return Verdict(workers, again=True, exit_code=1)
+        text = "; ".join(f"worker {rank} {story}" for rank, story in sorted(dead.items()))
+        return Verdict(text, again=True, exit_code=1)
     if told:
         return Verdict(f"{place(told[0])} failed: {told[0].text}", again=True, exit_code=1)
     return Verdict("the workers ended without a word", again=True, exit_code=1)

@@ -16,7 +16,7 @@ PARAMS_PER_BATCH = 100  # of MLflow's REST API, as the next one
 METRICS_PER_BATCH = 1000
 # MLflow's own patience is minutes, for each call; here the next one comes soon.
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
-# What the server says when the same may go well later. Without a connection it is the first of these.
+# What MLflow says when the same may go well later. Without a connection it is the first of these.
 PASSING = {"INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED"}
 
 
@@ -55,6 +55,7 @@ class Recorder:
         self._say = say
         self._params: list[tuple[str, str]] = []
         self._values: deque[Value] = deque(maxlen=MOST_WAITING)
+        self._under_way: list[Value] = []
         self._files: list[Path] = []
         self._closing = threading.Event()
         self._refused = self._silent = False
@@ -78,23 +79,25 @@ class Recorder:
 
     @property
     def _waiting(self) -> bool:
-        return not self._refused and bool(self._params or self._values or self._files)
+        return not self._refused and bool(self._params or self._under_way or self._values or self._files)
 
     def _record(self) -> None:
         """Until all is sent after `finish`, or refused for good."""
         for name, value in PATIENCE.items():
             os.environ.setdefault(name, value)
-        import mlflow
+        try:
+            import mlflow
 
-        client = mlflow.MlflowClient()
+            client = mlflow.MlflowClient()
+        except Exception as error:  # noqa: BLE001 - whatever befalls the records, the training goes on
+            self._refuse(error)
+            return
         while not self._refused:
             closing = self._closing.wait(TRY_AGAIN_S if self._silent else SEND_EVERY_S)
             try:
                 self._send(client, mlflow.entities)
-            except mlflow.MlflowException as error:
-                self._told(error.error_code, error)
-            except OSError as error:
-                self._told("INTERNAL_ERROR", error)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._fail(error, passing=getattr(error, "error_code", None) in PASSING)
             else:
                 if self._silent:
                     self._say("MLflow answers again")
@@ -102,29 +105,35 @@ class Recorder:
             if closing:
                 return
 
-    def _told(self, code: str, error: Exception) -> None:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        if code not in PASSING:
-            self._refused = True
-            self._say(f"MLflow records nothing of this training: {reason}")
+    def _fail(self, error: Exception, *, passing: bool) -> None:
+        if not passing:
+            self._refuse(error)
         elif not self._silent:
             self._silent = True
-            self._say(f"MLflow does not answer; metrics wait until it does, training goes on: {reason}")
+            self._say(f"MLflow does not answer; metrics wait until it does, training goes on: {first_line(error)}")
+
+    def _refuse(self, error: Exception) -> None:
+        self._refused = True
+        self._say(f"MLflow records nothing more of this training: {first_line(error)}")
 
     def _send(self, client: Any, entities: Any) -> None:
         """All that waits; what was sent waits no longer, whatever becomes of the rest."""
         while self._params:
-            batch = self._params[:PARAMS_PER_BATCH]
-            client.log_batch(self._run_id, params=[entities.Param(name, value) for name, value in batch])
-            del self._params[: len(batch)]
-        while self._values:
-            batch = [self._values[place] for place in range(min(METRICS_PER_BATCH, len(self._values)))]
-            client.log_batch(self._run_id, metrics=[entities.Metric(*value) for value in batch])
-            for _ in batch:
-                self._values.popleft()
+            params = self._params[:PARAMS_PER_BATCH]
+            client.log_batch(self._run_id, params=[entities.Param(name, value) for name, value in params])
+            del self._params[: len(params)]
+        while self._under_way or self._values:
+            if not self._under_way:
+                self._under_way = [self._values.popleft() for _ in range(min(METRICS_PER_BATCH, len(self._values)))]
+            client.log_batch(self._run_id, metrics=[entities.Metric(*value) for value in self._under_way])
+            self._under_way = []
         while self._files:
             client.log_artifact(self._run_id, str(self._files[0]))
             del self._files[0]
+
+
+def first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def recorder_of_run(say: Callable[[str], None]) -> Recorder | None:

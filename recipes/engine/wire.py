@@ -138,10 +138,10 @@ class Listener:
         self._thread = threading.Thread(target=self._listen, name="listener", daemon=True)
         self._thread.start()
 
-    def finish(self) -> None:
-        """Until everything is passed on that the training has told."""
+    def finish(self, timeout_s: float) -> None:
+        """Until everything is passed on that the training has told, for so long at the most."""
         self._board.close.remote()
-        self._thread.join(FLUSH_S)
+        self._thread.join(timeout_s)
 
     def _listen(self) -> None:
         while True:

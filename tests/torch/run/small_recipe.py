@@ -11,13 +11,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
 from recipes.command import main
 from recipes.engine.checkpoints import Checkpoints, Store
 from recipes.engine.driver import Cluster, run
 from recipes.engine.line import Line
 from recipes.errors import RecipeError
+from torch.nn.parallel import DistributedDataParallel
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ def train(settings: Settings, points: torch.Tensor, line: Line) -> None:
     reason = "completed"
     while step < steps:
         step += 1
-        go_wrong(settings, step, rank, line)
-        loss = take_step(model, optimizer, points, step, rank)
+        go_wrong(settings, step, rank)
+        loss = take_step(model, optimizer, points, step)
         time.sleep(settings.training.step_s)
         line.tell("step", step_of(step, loss))
         stopping = torch.tensor(float(line.stopping()))
@@ -75,19 +74,17 @@ def train(settings: Settings, points: torch.Tensor, line: Line) -> None:
     line.tell("end", {"step": step, "reason": reason, "model_path": None})
 
 
-def take_step(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, points: torch.Tensor, step: int, rank: int
-) -> float:
+def take_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, points: torch.Tensor, step: int) -> float:
     """The same for any number of workers: each has all points."""
     x = points + step % 3
     loss = (model(x) - 2 * x - 1).square().mean()
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-    return loss.item()
+    return float(loss)
 
 
-def go_wrong(settings: Settings, step: int, rank: int, line: Line) -> None:
+def go_wrong(settings: Settings, step: int, rank: int) -> None:
     training = settings.training
     once = Path(settings.checkpoints.path, f"failed-{os.environ.get('AIR_ATTEMPT', '0')}")
     if training.fail is None or step != training.fail_at or rank != training.fail_rank:
@@ -123,6 +120,4 @@ def main_of(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    from tests.torch.run import small_recipe  # workers know it by this name
-
-    sys.exit(small_recipe.main_of(sys.argv[1:]))
+    sys.exit(main_of(sys.argv[1:]))
