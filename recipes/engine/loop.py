@@ -259,7 +259,9 @@ class Training:
         """What the model says to a question, for people to see."""
         prompt = self.settings.training.sample
         if prompt and self.world.first and not self.model.sharded:
-            self.tell("sample", prompt=prompt, text=answer(self.model.network, self.tokenizer, prompt))
+            conversation = self.corpora.facts.format != "text"
+            text = answer(self.model.network, self.tokenizer, prompt, conversation=conversation)
+            self.tell("sample", prompt=prompt, text=text)
 
     def tell_start(self) -> None:
         self.tell(

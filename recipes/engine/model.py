@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Qwen2Config
+from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 
 from recipes.engine import attention
 from recipes.errors import RecipeError
@@ -192,7 +193,9 @@ def save_network(network: Any, tokenizer: Any, folder: Path, state: dict[str, An
     if hasattr(network, "merge_and_unload"):
         network = network.merge_and_unload()
     network.config.use_cache = True
+    disable_progress_bar()
     network.save_pretrained(folder, state_dict=state)
+    enable_progress_bar()
     tokenizer.save_pretrained(folder)
 
 

@@ -11,9 +11,9 @@ from recipes.engine.attention import NAME
 NEW_TOKENS = 48
 
 
-def answer(network: Any, tokenizer: Any, prompt: str) -> str:
-    """The likeliest continuation: of a conversation where the tokenizer has a template for one, else of the text."""
-    if tokenizer.chat_template:
+def answer(network: Any, tokenizer: Any, prompt: str, *, conversation: bool) -> str:
+    """The likeliest continuation of a conversation that begins with `prompt`, or of `prompt` itself."""
+    if conversation:
         messages = [{"role": "user", "content": prompt}]
         prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     inputs = tokenizer(prompt, return_tensors="pt", add_special_tokens=False, return_token_type_ids=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recipes.engine import driver
+from recipes.engine.data.chat import ChatTemplate
 from recipes.engine.data.loading import load_corpora, texts_of
 from recipes.engine.data.vocabulary import train_vocabulary
 from recipes.engine.loop import train
@@ -20,6 +21,11 @@ def start(settings: Settings, recipe: str) -> int:
     """
     tokenizer = tokenizer_of(settings)
     corpora = load_corpora(settings.data, tokenizer, say)
+    if corpora.facts.format != "text":
+        # The model is used with the template that it has learned.
+        tokenizer.chat_template = ChatTemplate(tokenizer, settings.data.chat_template).text
+    elif settings.model.name == NEW:
+        tokenizer.chat_template = None
     return driver.run(settings, (corpora, tokenizer), train, recipe=recipe)
 
 

@@ -7,9 +7,9 @@ import sys
 from functools import partial
 
 from recipes import command
-from recipes.sft.settings import DEFAULTS
 from recipes.engine.settings import contradictions
 from recipes.engine.start import start
+from recipes.sft.settings import DEFAULTS
 
 PROGRAM = "python -m recipes.sft"
 
