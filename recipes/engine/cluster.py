@@ -60,7 +60,11 @@ def contradictions(settings: Cluster) -> Iterator[str]:
 
 
 def connect(settings: Cluster) -> None:
-    """Join the cluster at $RAY_ADDRESS, such as that of `ray: {}`; without one, start one on this machine."""
+    """Join the cluster at $RAY_ADDRESS, such as that of `ray: {}`; without one, start one on this machine.
+
+    Raises:
+        RecipeError: there is no cluster at that address.
+    """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     import ray
@@ -68,7 +72,13 @@ def connect(settings: Cluster) -> None:
     # Ray warns of its own troubles in every process; what matters to a training is told by the driver.
     quiet = {"logging_level": "error", "logging_config": ray.LoggingConfig(log_level="ERROR")}
     if address := os.environ.get("RAY_ADDRESS"):
-        ray.init(address=address, **quiet)
+        try:
+            ray.init(address=address, **quiet)
+        except ConnectionError as error:
+            raise RecipeError(
+                [f"no Ray cluster can be joined at $RAY_ADDRESS, {address}: {error.__cause__ or error}"],
+                "Without RAY_ADDRESS the training starts a cluster on this machine",
+            ) from error
         return
     before = os.environ.get(STOPS_LAST)
     os.environ[STOPS_LAST] = "ray"

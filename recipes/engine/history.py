@@ -73,7 +73,7 @@ def read(file: Path) -> Iterator[Entry]:
     """The entries of a file; a line that was cut by a kill is left out."""
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     for line in lines:
         try:
