@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -20,6 +21,11 @@ from recipes.errors import RecipeError
 NAME = "documents"
 # What a model may ask of its attention that is not computed here; each of them changes the result.
 BEYOND_US = ("softcap", "s_aux", "position_bias")
+HALF = (torch.bfloat16, torch.float16)
+# What flash attention takes. Source: the checks of mha_varlen_fwd in torch.
+OLDEST_CAPABILITY = (8, 0)
+MOST_CHANNELS = 256
+CHANNELS_IN_STEPS_OF = 8
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,7 @@ class Documents:
     lengths_D: tuple[int, ...]
     starts_D1: torch.Tensor
     longest: int
+    kernel: bool  # whether the device has one for documents of different length
 
     @classmethod
     def of(cls, lengths_D: torch.Tensor, device: torch.device) -> Documents:
@@ -36,7 +43,15 @@ class Documents:
         starts_D1 = torch.zeros(len(lengths_D) + 1, dtype=torch.int32)
         starts_D1[1:] = lengths_D.cumsum(0)
         lengths = tuple(lengths_D.tolist())
-        return cls(lengths, starts_D1.to(device, non_blocking=True), max(lengths))
+        return cls(lengths, starts_D1.to(device, non_blocking=True), max(lengths), has_kernel(device))
+
+
+@cache
+def has_kernel(device: torch.device) -> bool:
+    """Whether this build of torch has flash attention, and the device can compute it."""
+    if device.type != "cuda" or not torch.backends.cuda.is_flash_attention_available():
+        return False
+    return bool(torch.cuda.get_device_capability(device) >= OLDEST_CAPABILITY)
 
 
 def attend(
@@ -54,7 +69,7 @@ def attend(
 ) -> tuple[torch.Tensor, None]:
     """Causal attention within each document, for transformers' models; returns 1THC.
 
-    A kernel for documents of different length does it on GPUs in bfloat16 or float16; elsewhere they are taken in turn.
+    Flash attention takes all documents at once, in bfloat16 or float16 on GPUs; elsewhere they are taken in turn.
 
     Raises:
         RecipeError: the model's attention has something that neither way computes.
@@ -65,8 +80,8 @@ def attend(
             [f"{type(module).__name__} has attention with {', '.join(asked)}, which is not computed per document"],
             hint="Set model.attention=padded",
         )
-    half = query_1HTC.dtype in (torch.bfloat16, torch.float16)
-    if query_1HTC.is_cuda and half and not dropout:
+    query_1HTC, key_1KTC, value_1KTC = _in_one_precision(query_1HTC, key_1KTC, value_1KTC)
+    if documents.kernel and not dropout and _suits_kernel(query_1HTC, value_1KTC):
         out_THC = _by_kernel(query_1HTC, key_1KTC, value_1KTC, documents, scaling, sliding_window)
         return out_THC[None], None
     outs = [
@@ -79,6 +94,21 @@ def attend(
         )
     ]  # fmt: skip
     return torch.cat(outs, dim=2).transpose(1, 2), None
+
+
+def _in_one_precision(*states_1HTC: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Under autocast, rotary embeddings give queries and keys in float32; here they are what values are."""
+    device = states_1HTC[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return states_1HTC
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(states.to(dtype) for states in states_1HTC)
+
+
+def _suits_kernel(query_1HTC: torch.Tensor, value_1KTC: torch.Tensor) -> bool:
+    channels = query_1HTC.shape[3]
+    fits = channels <= MOST_CHANNELS and channels % CHANNELS_IN_STEPS_OF == 0
+    return fits and value_1KTC.shape[3] == channels and query_1HTC.dtype in HALF
 
 
 def _causal(query_1HLC: torch.Tensor, sliding_window: int | None) -> Mapping[str, Any]:
@@ -101,6 +131,7 @@ def _by_kernel(  # noqa: PLR0917 - as torch's own functions take them
     from torch.nn.attention.varlen import varlen_attn
 
     longest = documents.longest
+    # The kernel counts the tokens before a token's own; transformers counts that one too.
     reach = -1 if sliding_window is None or sliding_window >= longest else sliding_window - 1
     query_THC, key_TKC, value_TKC = (states[0].transpose(0, 1) for states in (query_1HTC, key_1KTC, value_1KTC))
     out_THC: torch.Tensor = varlen_attn(
