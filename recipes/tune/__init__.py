@@ -1,0 +1,1 @@
+"""Hyperparameter search over fine-tuning: `python -m recipes.tune`."""
