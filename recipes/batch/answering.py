@@ -22,7 +22,6 @@ from recipes.engine.data.formats import UnfitRowError
 from recipes.engine.model import Architecture, new_config
 
 
-@ray.remote(num_cpus=0)  # type: ignore[misc] # Ray is not beside the command line, and has no types there
 class Attempts:
     """How often each shard was begun: Ray gives one to another worker, again and again, when its worker dies."""
 

@@ -93,7 +93,7 @@ def answered(missing: list[Any], settings: Batch, tokenizer: Any) -> Iterator[di
     if not missing:
         return
     own = share(Cluster(workers=settings.cluster.workers), ray.nodes())
-    attempts = Attempts.remote()
+    attempts = ray.remote(num_cpus=0)(Attempts).remote()
     results = ray.data.from_arrow_refs(missing).map(
         Answering,
         fn_constructor_args=(settings, tokenizer, own.cpus, attempts),
