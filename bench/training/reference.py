@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 from training.given import LEARNING_RATE, arguments, load_rows, new_network
-from training.window import Window
+from training.window import Window, leave
 
 LENGTH_TOKENS = 1024
 
@@ -51,8 +51,7 @@ def main() -> None:
                 print(f"loss {loss.item():.4f}", file=sys.stderr, flush=True)
             if not window.stepped():
                 window.report(loss.item())
-                dist.destroy_process_group()
-                return
+                leave()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from training.given import LEARNING_RATE, Rows, arguments, load_rows, new_network
-from training.window import Window
+from training.window import Window, leave
 from transformers import (
     DataCollatorForSeq2Seq,
     DataCollatorWithFlattening,
@@ -95,7 +95,7 @@ def main() -> None:
         trainer.train()
     [last] = [facts for facts in trainer.state.log_history if "train_loss" in facts]
     window.report(last["train_loss"])
-    dist.destroy_process_group()
+    leave()
 
 
 def settings_of(way: str, values: Any, folder: str) -> TrainingArguments:
