@@ -112,7 +112,7 @@ class Search:
         self.console.say(f"{len(self.trials)} trials, {at_a_time.replace(' 1 CPUs', ' 1 CPU')}")
         past = sum(trial.status in ENDED for trial in self.all)
         if past:
-            self.console.say(f"{past} of them have ended in an earlier attempt")
+            self.console.say(f"{past} of them ended in an earlier attempt")
         if self.recorder:
             searched = {f"search.{name}": str(values) for name, values in self.wanted.space.items()}
             same = (word.split("=", 1) for word in assignments(self.settings))
@@ -127,7 +127,8 @@ class Search:
         }
         work = Trials(entries, ray.put(data), self.board, str(Path.cwd()), taken.cpus)
         try:
-            tuner(self, work, taken, storage).fit()
+            if not all(entry.ended for entry in entries.values()):
+                tuner(self, work, taken, storage).fit()
         except Exception as error:  # noqa: BLE001 - the main thread tells it
             self.error = error
         finally:

@@ -22,7 +22,7 @@ from recipes.tune.space import Candidate
 
 FILE = "trial.json"
 # Settings that change nothing of what a trial learns.
-APART = ("checkpoints.", "cluster.", "tune.trials=", "tune.keep=", "tune.grace=", "tune.reduction=")
+APART = ("checkpoints.", "cluster.", "tune.", "data.cache_dir=")
 
 Status = Literal["waiting", "running", "completed", "pruned", "failed", "lost", "stopped"]
 ENDED = ("completed", "pruned", "failed")  # for good; the others go on, in this attempt or the next
@@ -137,7 +137,8 @@ def trials_of(wanted: Wanted, corpora: Corpora, folder: Path) -> list[Trial]:
 
 def digest_of(chosen: Settings, corpora: Corpora) -> str:
     words = [word for word in assignments(chosen) if not word.startswith(APART)]
-    return hashlib.sha256("\n".join([*words, corpora.train.digest]).encode()).hexdigest()[:8]
+    made_of = [*words, corpora.train.digest, str(chosen.tune.evaluations)]
+    return hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:8]
 
 
 def best_of(trials: Sequence[Trial]) -> Trial | None:
