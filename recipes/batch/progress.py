@@ -58,7 +58,7 @@ class Progress:
 
     def _tell(self) -> None:
         left = self._rows - self._answered
-        errors = f"  {self._errors:,} errors" if self._errors else ""
+        errors = f"  {self._errors:,} error{'s' * (self._errors != 1)}" if self._errors else ""
         time_left = f"  eta {duration(self._took_s / self._done * left)}" if left else f"  in {duration(self._took_s)}"
         share = f"{100 * self._answered // self._rows:>3}%"
         say(f"rows {self._answered:>9,}/{self._rows:,}  {share}  {self._tokens_per_s:,.0f} tokens/s{errors}{time_left}")
@@ -68,7 +68,7 @@ class Progress:
         if not self._done:
             say("every row was answered already")
         elif self._errors:
-            say(f"{self._errors:,} rows have no answer: their column `error` says why")
+            say(f"no answer for {self._errors:,} of the rows: their column `error` says why")
         facts = {
             "rows": self._rows,
             "answered_before": self._kept,

@@ -12,25 +12,14 @@ from pathlib import Path
 import pytest
 
 import airlane
-from airlane.api.starters import STARTERS, WORKLOAD, starter_contents, write_starter
+from airlane.api.starters import STARTERS, starter_contents, write_starter
 from airlane.errors import AirError, ConflictError
 from airlane.spec.load import load
 
-ROOT = Path(airlane.__file__).parents[2]
-KINDS = [
-    pytest.param(
-        kind,
-        marks=pytest.mark.skipif(
-            bool(starter.parts) and not (ROOT / "recipes" / starter.parts[0] / WORKLOAD).is_file(),
-            reason="this recipe is not written yet",
-        ),
-    )
-    for kind, starter in STARTERS.items()
-]
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s#]+)")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STARTERS)
 def test_a_folder_has_a_workload_that_loads_and_takes_the_folder_as_its_code(kind: str, tmp_path: Path) -> None:
     written = write_starter(kind, tmp_path / "a 'new' dïr")
     workload = load(written.workload).workload
@@ -39,7 +28,7 @@ def test_a_folder_has_a_workload_that_loads_and_takes_the_folder_as_its_code(kin
     assert "README.md" in written.files
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STARTERS)
 def test_the_files_are_those_that_are_told_and_no_bytecode(kind: str, tmp_path: Path) -> None:
     written = write_starter(kind, tmp_path / "new")
     found = sorted(file.relative_to(written.folder).as_posix() for file in written.folder.rglob("*") if file.is_file())
@@ -47,7 +36,7 @@ def test_the_files_are_those_that_are_told_and_no_bytecode(kind: str, tmp_path: 
     assert [name for name in found if "__pycache__" in name or "/." in name or name.startswith(".")] == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STARTERS)
 def test_every_import_of_a_recipe_finds_its_module_in_the_folder(kind: str) -> None:
     contents = starter_contents(kind)
     modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in contents}
@@ -69,7 +58,7 @@ def imported_recipes(source: bytes) -> Iterator[str]:
             yield node.module or ""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STARTERS)
 def test_what_a_folder_says_about_places_is_right_in_it(kind: str) -> None:
     contents = starter_contents(kind)
     page, workload = (contents[name].decode() for name in ("README.md", "train.yaml"))
