@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from recipes.errors import RecipeError
 QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed while executing a task",  # the driver says that shorter
     "RAY_DISABLE_WORKER_LOG_PREFIX": "1",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
@@ -21,6 +23,7 @@ QUIET = {
 }
 # Marks processes that have to live while the training answers a SIGTERM: `air` sends them none before.
 STOPS_LAST = "AIR_STOPS_LAST"
+KNOCK_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,9 @@ def connect(settings: Cluster) -> None:
     quiet = {"logging_level": "error", "logging_config": ray.LoggingConfig(log_level="ERROR")}
     if address := os.environ.get("RAY_ADDRESS"):
         try:
+            knock(address)
             ray.init(address=address, **quiet)
-        except ConnectionError as error:
+        except OSError as error:
             raise RecipeError(
                 [f"no Ray cluster can be joined at $RAY_ADDRESS, {address}: {error.__cause__ or error}"],
                 "Without RAY_ADDRESS the training starts a cluster on this machine",
@@ -90,6 +94,17 @@ def connect(settings: Cluster) -> None:
             del os.environ[STOPS_LAST]
         else:
             os.environ[STOPS_LAST] = before
+
+
+def knock(address: str) -> None:
+    """Find out in seconds that nothing is at HOST:PORT, for which Ray takes minutes; other addresses Ray looks up.
+
+    Raises:
+        OSError: nothing answers.
+    """
+    host, _, port = address.rpartition(":")
+    if host and "/" not in host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
 
 
 def share(settings: Cluster, nodes: Sequence[dict[str, Any]]) -> Share:

@@ -81,7 +81,7 @@ def take_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, points: 
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-    return float(loss)
+    return float(loss.detach())
 
 
 def go_wrong(settings: Settings, step: int, rank: int) -> None:

@@ -58,15 +58,15 @@ class Recipe:
             self.process = subprocess.Popen(command, env=environment, stdout=output, stderr=output, cwd=folder)
 
     def wait(self) -> int:
-        return self.process.wait(180)
+        return self.process.wait(300)
 
     @property
     def lines(self) -> list[str]:
-        """What it printed, without what Ray says of workers that it lost."""
-        return [line for line in self.output.read_text().splitlines() if "(raylet)" not in line]
+        """What it printed."""
+        return self.output.read_text().splitlines()
 
     def wait_for(self, text: str) -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while text not in self.output.read_text():
             assert time.monotonic() < deadline, self.output.read_text()
             assert self.process.poll() is None, self.output.read_text()
@@ -196,7 +196,7 @@ def test_more_workers_than_have_room_are_refused(cluster: str, tmp_path: Path) -
 def test_an_address_where_no_ray_is_says_so(tmp_path: Path) -> None:
     recipe = Recipe(tmp_path, "127.0.0.1:9")
     assert recipe.wait() == 2
-    assert "no Ray cluster can be joined at $RAY_ADDRESS, 127.0.0.1:9: " in recipe.output.read_text()
+    assert "no Ray cluster can be joined at $RAY_ADDRESS, 127.0.0.1:9: [Errno 111]" in recipe.output.read_text()
     assert recipe.lines[-1] == "Without RAY_ADDRESS the training starts a cluster on this machine"
 
 
