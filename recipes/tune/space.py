@@ -6,15 +6,15 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count, islice, product
-from random import Random
+from itertools import islice, product
 from typing import Any, get_args
 
-from recipes.overrides import UnfitError, read, written
+from recipes.overrides import UnfitError, read
 
 SCALES = ("uniform", "log")
 FORMS = "takes a list, such as [1e-5, 3e-5], or a range, such as log 1e-5 1e-3 or uniform 0 0.1"
 MOST_DRAWN = 100_000  # candidates looked at, to find so many that differ
+DRAWN_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -79,20 +79,17 @@ def read_dimension(text: str, kind: Any) -> Choice | Range:
 
 
 def read_choices(text: str, kind: Any) -> Choice:
-    import yaml  # not needed to show the help
-
+    """The items of a list, in JSON or as plain words between commas."""
     try:
-        items = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UnfitError(FORMS) from error
-    values = tuple(read(item if isinstance(item, str) else written_item(item), kind) for item in items)
-    if len(set(values)) < 2:  # noqa: PLR2004 - a choice
+        items = [item if isinstance(item, str) else json.dumps(item) for item in json.loads(text)]
+    except ValueError:
+        if not text.rstrip().endswith("]"):
+            raise UnfitError(FORMS) from None
+        items = [word.strip() for word in text.strip()[1:-1].split(",")]
+    values = tuple(dict.fromkeys(read(item, kind) for item in items))
+    if len(values) < 2:  # noqa: PLR2004 - a choice
         raise UnfitError("has no choice: give two values or more, or set it outside of the search")
-    return Choice(tuple(dict.fromkeys(values)))
-
-
-def written_item(item: object) -> str:
-    return written(tuple(item) if isinstance(item, list) else item)
+    return Choice(values)
 
 
 def size_of(space: Space) -> int | None:
@@ -118,16 +115,11 @@ def candidates(space: Space, most: int | None, seed: int) -> list[Candidate]:
     return list(found.values())
 
 
-def points(dimensions: int, seed: int) -> Iterator[tuple[float, ...]]:
-    """Points that fill the unit cube evenly, however many are taken: better than chance where trials are few.
+def points(dimensions: int, seed: int) -> Iterator[list[float]]:
+    """A scrambled Sobol sequence: it fills the unit cube evenly, however many points are taken."""
+    from torch import float64
+    from torch.quasirandom import SobolEngine
 
-    The additive sequence of the generalized golden ratio (M. Roberts, "The Unreasonable Effectiveness of
-    Quasirandom Sequences"), from a start that depends on the seed.
-    """
-    ratio = 2.0
-    for _ in range(64):  # to the root of ratio ** (dimensions + 1) = ratio + 1
-        ratio = (1 + ratio) ** (1 / (dimensions + 1))
-    random = Random(seed)  # noqa: S311 - no secret
-    starts = [random.random() for _ in range(dimensions)]
-    for number in count(1):
-        yield tuple((start + number * ratio ** -(axis + 1)) % 1 for axis, start in enumerate(starts))
+    engine = SobolEngine(dimensions, scramble=True, seed=seed)
+    while True:
+        yield from engine.draw(DRAWN_AT_ONCE, dtype=float64).tolist()

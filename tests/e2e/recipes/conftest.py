@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
@@ -18,6 +19,15 @@ AIR = Path(sys.executable).with_name("air")
 ROOT = Path(__file__).parents[3]
 DEPENDENCIES = ("pytest", "pytest-timeout")
 SAME_ENVIRONMENT = f"environment.dependencies={json.dumps(DEPENDENCIES)}"
+
+GENERATE = """
+import sys
+from transformers import AutoModelForCausalLM, AutoTokenizer
+model, tokenizer = AutoModelForCausalLM.from_pretrained(sys.argv[1]), AutoTokenizer.from_pretrained(sys.argv[1])
+ids = tokenizer.apply_chat_template([{"role": "user", "content": "What does len() do?"}], add_generation_prompt=True,
+                                    return_tensors="pt", return_dict=True)
+print(model.generate(**ids, max_new_tokens=8, do_sample=False).shape[1] - ids["input_ids"].shape[1])
+"""
 
 
 @dataclass(frozen=True)
@@ -81,10 +91,10 @@ class Recipes:
         lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
-    def tracked(self, run_id: str, what: str, **query: str) -> dict[str, Any]:
+    def tracked(self, of_run: str, what: str, **query: str) -> dict[str, Any]:
         """What MLflow answers about the newest attempt of a run."""
-        server, _, run = self.view(run_id)["mlflow_url"].partition("/#/")
-        words = "&".join(f"{name}={value}" for name, value in {"run_id": run.rpartition("/")[2], **query}.items())
+        server, _, run = self.view(of_run)["mlflow_url"].partition("/#/")
+        words = urlencode({"run_id": run.rpartition("/")[2], **query})
         with urlopen(f"{server}/api/2.0/mlflow/{what}?{words}", timeout=30) as answer:  # noqa: S310 - Airlane's server
             found: dict[str, Any] = json.load(answer)
         return found
@@ -98,6 +108,14 @@ class Recipes:
 def losses(history: Sequence[dict[str, Any]]) -> dict[int, float]:
     """The training loss of each step."""
     return {entry["facts"]["step"]: entry["facts"]["loss"] for entry in history if entry["kind"] == "step"}
+
+
+def assert_generates(python: Path, model: Path) -> None:
+    """Fails unless transformers loads the model, and it answers."""
+    line = [str(python), "-c", GENERATE, str(model)]
+    done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert 1 <= int(done.stdout) <= 8
 
 
 @pytest.fixture(scope="session")

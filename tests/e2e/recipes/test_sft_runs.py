@@ -6,14 +6,13 @@ import json
 import os
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from .conftest import Recipes, losses
+from .conftest import Recipes, assert_generates, losses
 
 FILE = "recipes/sft/train.yaml"
 EVERY = 5  # steps from one checkpoint to the next
@@ -24,14 +23,6 @@ FEWER_STEPS = (
     f"parameters.checkpoints.every={EVERY}",
 )  # fmt: skip
 ENDED = {"SUCCESS", "FAILED", "CANCELED", "TIMEOUT"}
-GENERATE = """
-import sys
-from transformers import AutoModelForCausalLM, AutoTokenizer
-model, tokenizer = AutoModelForCausalLM.from_pretrained(sys.argv[1]), AutoTokenizer.from_pretrained(sys.argv[1])
-ids = tokenizer.apply_chat_template([{"role": "user", "content": "What does len() do?"}], add_generation_prompt=True,
-                                    return_tensors="pt", return_dict=True)
-print(model.generate(**ids, max_new_tokens=8, do_sample=False).shape[1] - ids["input_ids"].shape[1])
-"""
 
 
 @pytest.fixture(scope="session")
@@ -63,13 +54,6 @@ def test_sft_learns_and_its_record_and_its_model_are_of_use(recipes: Recipes, py
     files = {file["path"] for file in recipes.tracked(uninterrupted, "artifacts/list")["files"]}
     assert {"summary.md", "summary.json", "loss.png"} <= files
     assert_generates(python, recipes.checkpoints(uninterrupted) / "model")
-
-
-def assert_generates(python: Path, model: Path) -> None:
-    line = [str(python), "-c", GENERATE, str(model)]
-    done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert 1 <= int(done.stdout) <= 8
 
 
 @pytest.mark.slow

@@ -94,4 +94,4 @@ def test_points_leave_no_part_of_a_range_out(dimensions: int, seed: int) -> None
     found = [next(sequence) for _ in range(16)]
     for axis in range(dimensions):
         places = sorted(point[axis] for point in found)
-        assert max(after - before for before, after in pairwise([0.0, *places, 1.0])) < 0.2
+        assert max(after - before for before, after in pairwise([0.0, *places, 1.0])) < 2 / 16
