@@ -271,6 +271,7 @@ def checkpoint(scale: Scale) -> Facts:
                         break
                     meanwhile += 1
         training.store.wait()
+        hold(bool(line.of("saved")), f"nothing was saved: {line.told}")
         [saved] = line.of("saved")
         del training
         again = training_of(scale, Path(folder), architecture=scale.medium)
