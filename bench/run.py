@@ -19,7 +19,18 @@ from pathlib import Path
 
 from timing import Row
 
-GROUPS = ("startup", "first_line", "slurm", "ray_jobs", "ranks", "listing", "snapshot", "following", "top")
+GROUPS = (
+    "startup",
+    "first_line",
+    "slurm",
+    "ray_jobs",
+    "ranks",
+    "listing",
+    "snapshot",
+    "following",
+    "top",
+    "fine_tuning",
+)
 
 
 def main() -> int:

@@ -83,7 +83,7 @@ class Training:
         self.world = world
         torch.manual_seed(settings.training.seed)
         self.dtype = computes_in(settings.model, world.device)
-        network = load_network(settings.model, settings.architecture, settings.lora, tokenizer, world.device)
+        network = self.make_network(world.device)
         self.by_document = attends_by_document(settings.model, network)
         self.flops = Flops.of(network, frozen=settings.lora.rank is not None)
         self.peak = peak_flops(world.device, self.dtype)
@@ -106,10 +106,15 @@ class Training:
         path = None
         if reason != "stopped":
             self.take_best()
-            path = save_model(self.model, self.tokenizer, self.store.folder.path.parent / "model", self.world)
+            path = self.store.folder.path.parent / "model"
+            save_model(self.model, self.tokenizer, path, self.world, lambda: self.make_network(torch.device("cpu")))
             self.show_sample()
         self.tell("end", step=self.progress.step, reason=reason, model_path=str(path) if path else None)
         return reason
+
+    def make_network(self, device: torch.device) -> Any:
+        settings = self.settings
+        return load_network(settings.model, settings.architecture, settings.lora, self.tokenizer, device)
 
     def resume(self) -> None:
         """Go on from the newest checkpoint, if there is one, of the same training."""

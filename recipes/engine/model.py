@@ -188,13 +188,13 @@ def computes_in(model: Model, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if model.precision == "bfloat16" else torch.float32
 
 
-def save_network(network: Any, tokenizer: Any, folder: Path, state: dict[str, Any] | None = None) -> None:
-    """Write a folder that transformers loads, adapters merged into the weights; `state` replaces the network's own."""
+def save_network(network: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a folder that transformers loads, adapters merged into the weights."""
     if hasattr(network, "merge_and_unload"):
         network = network.merge_and_unload()
     network.config.use_cache = True
     disable_progress_bar()
-    network.save_pretrained(folder, state_dict=state)
+    network.save_pretrained(folder)
     enable_progress_bar()
     tokenizer.save_pretrained(folder)
 

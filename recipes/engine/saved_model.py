@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,21 @@ from recipes.engine.parallel import Parallelized
 from recipes.engine.world import World
 
 
-def save_model(model: Parallelized, tokenizer: Any, folder: Path, world: World) -> Path:
-    """Write model and tokenizer, whole or not at all; what was in `folder` is replaced. All workers take part."""
+def save_model(model: Parallelized, tokenizer: Any, folder: Path, world: World, made_again: Callable[[], Any]) -> Path:
+    """Write model and tokenizer, whole or not at all; what was in `folder` is replaced. All workers take part.
+
+    `made_again` gives the network as it was before it was shared out; a shared one cannot be put together in place.
+    """
     state = _gathered(model.network) if model.sharded else None
     with world.first_alone() as writes:
         if writes:
+            network = model.network
+            if state is not None:
+                network = made_again()
+                network.load_state_dict(state)
             beside = folder.with_name(f".{folder.name}.new")
             shutil.rmtree(beside, ignore_errors=True)
-            save_network(model.network, tokenizer, beside, state)
+            save_network(network, tokenizer, beside)
             shutil.rmtree(folder, ignore_errors=True)
             beside.rename(folder)
     return folder
