@@ -30,6 +30,7 @@ STOP_S = 25.0  # air kills what has not ended 30 s after it was asked to
 LOOK_S = 0.2
 FLUSH_S = 20.0
 FLUSH_WHEN_STOPPED_S = 2.0
+FINISHED = {"completed", "early_stop"}
 
 
 class TrainingSettings(Protocol):
@@ -106,7 +107,7 @@ class Driver:
         self.board = ray.remote(num_cpus=0, scheduling_strategy=here)(Board).remote()
         self.listener = Listener(self.board, self.hear)
         self.begun = False
-        self.reason: str | None = None
+        self.finished = False
 
     def hear(self, message: Message) -> None:
         """Pass on what rank 0 has told to all who want to know."""
@@ -114,7 +115,7 @@ class Driver:
         self.console.hear(kind, facts)
         self.history.hear(kind, facts, at)
         if kind == "end":
-            self.reason = facts["reason"]
+            self.finished = facts["reason"] in FINISHED
         if kind == "start" and not self.begun:
             self.begun = True
             self.record_past()
@@ -145,7 +146,7 @@ class Driver:
         patience = Patience(self.settings.cluster.max_failures, saved_step=self.history.saved_step())
         while True:
             error = self.attempt(work, taken)
-            if self.stop.number is not None and self.reason != "completed":
+            if self.stop.number is not None and not self.finished:
                 return self.stop.exit_code
             if error is None:
                 return 0
@@ -161,24 +162,34 @@ class Driver:
 
     def attempt(self, work: Work, taken: Share) -> BaseException | None:
         """One group of workers, from start to end; what it ended with."""
-        with tempfile.TemporaryDirectory(prefix="ray-train-") as folder:
+        with tempfile.TemporaryDirectory(prefix="ray-train-", ignore_cleanup_errors=True) as folder:
             fit = Fit(work, taken, folder)
-            asked = False
             while not fit.ended.wait(LOOK_S):
-                if self.stop.number is None:
-                    continue
-                if not asked:
-                    asked = True
-                    name = signal.Signals(self.stop.number).name
-                    self.console.say(f"asked to end ({name}): saving after this step")
-                    self.board.stop.remote()
-                if self.stop.overdue or not self.begun:
+                if self.stop.number is not None:
+                    self.end(fit, signal.Signals(self.stop.number).name)
                     break
             return fit.error
 
+    def end(self, fit: Fit, name: str) -> None:
+        """Have the workers save and end, where there is something to save, for as long as there is time."""
+        if not self.begun:
+            self.console.say(f"asked to end ({name}) before the first step")
+            return
+        self.console.say(f"asked to end ({name}): saving after this step")
+        self.board.stop.remote()
+        while not fit.ended.wait(LOOK_S):
+            if self.stop.overdue:
+                self.console.say(f"no end after {STOP_S:.0f} s; what came after the last checkpoint is lost")
+                return
+
     def verdict(self, error: BaseException) -> Verdict:
         """What has happened, from what workers said and from what Ray knows of those that could not."""
-        told = answer(self.board.take_failures.remote(), timeout_s=STOP_S)
+        import ray
+
+        try:
+            told = answer(self.board.take_failures.remote(), timeout_s=STOP_S)
+        except ray.exceptions.RayError:  # the board's node is in trouble too
+            told = []
         failures = getattr(error, "worker_failures", {})
         ranks = {failure.rank for failure in told}
         dead = {rank: story_of(problem) for rank, problem in failures.items() if rank not in ranks}
@@ -196,6 +207,7 @@ class Driver:
             except OSError as error:
                 self.console.say(f"the summary is not written: {error}")
             else:
-                self.console.say(f"summary and plot of the loss: {files[1]}, {files[2]}")
+                if self.finished:
+                    self.console.say(f"summary and plot of the loss: {files[1]}, {files[2]}")
         if self.recorder:
             self.recorder.finish(files, timeout_s)

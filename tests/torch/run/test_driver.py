@@ -105,6 +105,14 @@ def test_a_training_is_shown_and_summed_up(uninterrupted: Recipe) -> None:
     assert (uninterrupted.checkpoints / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_an_elastic_training_starts_with_the_workers_that_have_room(cluster: str, tmp_path: Path) -> None:
+    # Before those whose driver is ended: Ray keeps what they had reserved for elastic trainings, for three minutes.
+    words = ("cluster.workers=4", "cluster.min_workers=1", "training.steps=5")
+    recipe = Recipe(tmp_path, cluster, *words)
+    assert recipe.wait() == 0, recipe.lines
+    assert recipe.lines[0] == "2 parameters, 5 steps, 2 workers (CPU)"
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_killed_worker_costs_the_steps_since_the_last_checkpoint_and_nothing_else(
     cluster: str, uninterrupted: Recipe, tmp_path: Path, rank: int
@@ -198,10 +206,3 @@ def test_an_address_where_no_ray_is_says_so(tmp_path: Path) -> None:
     assert recipe.wait() == 2
     assert "no Ray cluster can be joined at $RAY_ADDRESS, 127.0.0.1:9: [Errno 111]" in recipe.output.read_text()
     assert recipe.lines[-1] == "Without RAY_ADDRESS the training starts a cluster on this machine"
-
-
-def test_an_elastic_training_starts_with_the_workers_that_have_room(cluster: str, tmp_path: Path) -> None:
-    words = ("cluster.workers=4", "cluster.min_workers=1", "training.steps=5")
-    recipe = Recipe(tmp_path, cluster, *words)
-    assert recipe.wait() == 0, recipe.lines
-    assert recipe.lines[0] == "2 parameters, 5 steps, 2 workers (CPU)"
