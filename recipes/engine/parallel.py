@@ -73,7 +73,7 @@ def count_parameters(network: Any) -> tuple[int, int]:
 def _too_large(settings: Parallel, network: Any, world: World) -> bool:
     if settings.strategy != "auto" or world.device.type != "cuda":
         return False
-    memory_bytes = torch.cuda.get_device_properties(world.device).total_memory
+    memory_bytes: int = torch.cuda.get_device_properties(world.device).total_memory
     return count_parameters(network)[1] * BYTES_PER_TRAINED > SHARE_FOR_STATE * memory_bytes
 
 

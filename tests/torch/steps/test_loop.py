@@ -12,9 +12,11 @@ import torch
 from recipes.engine import loop
 from recipes.engine.checkpoints import Checkpoints
 from recipes.engine.data.corpora import Corpora
+from recipes.engine.data.plan import Plan
 from recipes.engine.data.settings import Data
 from recipes.engine.loop import train
-from recipes.engine.model import Model
+from recipes.engine.loss import summed_loss
+from recipes.engine.model import Model, load_network
 from recipes.engine.optimizer import Optimizer, learning_rate
 from recipes.engine.settings import Settings, Training
 from recipes.errors import RecipeError
@@ -49,7 +51,7 @@ def plain_losses(made: Settings, data: Corpora) -> list[float]:
         [{"params": decayed, "weight_decay": adam.weight_decay}, {"params": plain, "weight_decay": 0.0}],
         betas=(adam.beta1, adam.beta2), eps=adam.epsilon,
     )  # fmt: skip
-    plan = loop.Plan(data.train.lengths_D, data.train.learned_D, made.data, made.training.seed)
+    plan = Plan(data.train.lengths_D, data.train.learned_D, made.data, made.training.seed)
     losses = []
     for step in range(1, (made.training.steps or 0) + 1):
         documents = [document for pack in plan.step(step).packs for document in pack]
@@ -93,10 +95,10 @@ def test_a_training_that_was_stopped_goes_on_as_if_nothing_had_happened(tmp_path
 def test_a_training_with_dropout_goes_on_with_the_same_random_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made_config = loop.load_network
+    plain_network = load_network
 
     def with_dropout(*arguments: Any) -> Any:
-        network = made_config(*arguments)
+        network = plain_network(*arguments)
         for layer in network.model.layers:
             layer.self_attn.attention_dropout = 0.5
         return network
@@ -105,7 +107,7 @@ def test_a_training_with_dropout_goes_on_with_the_same_random_numbers(
     whole = trained(settings(tmp_path / "whole")).losses
     made = settings(tmp_path / "parts")
     assert trained(made, Kept(9)).losses + trained(made).losses == whole
-    monkeypatch.setattr(loop, "load_network", made_config)
+    monkeypatch.setattr(loop, "load_network", plain_network)
     assert trained(settings(tmp_path / "without")).losses != whole
 
 
@@ -149,7 +151,7 @@ def test_early_stop_gives_the_best_model(tmp_path: Path) -> None:
     held_out = corpora().evaluation
     assert held_out is not None
     packs = [held_out.pack([document]) for document in range(len(held_out))]
-    summed = sum(loop.summed_loss(network, pack, CPU, by_document=False).item() for pack in packs)
+    summed = sum(summed_loss(network, pack, CPU, by_document=False).item() for pack in packs)
     assert summed / int(held_out.learn_N.sum()) == pytest.approx(min(losses), rel=1e-5)
 
 
@@ -157,9 +159,9 @@ def test_a_loss_that_is_no_number_ends_the_training_and_names_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = settings(tmp_path, checkpoints=Checkpoints(folder=str(tmp_path / "checkpoints"), every=1))
-    real = loop.summed_loss
+    real = summed_loss
     data = corpora()
-    plan = loop.Plan(data.train.lengths_D, data.train.learned_D, made.data, made.training.seed)
+    plan = Plan(data.train.lengths_D, data.train.learned_D, made.data, made.training.seed)
     bad = int(plan.step(4).packs[2][0])
 
     def spoiled(network: Any, pack: Any, *arguments: Any, **more: Any) -> Any:

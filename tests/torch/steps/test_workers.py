@@ -50,7 +50,7 @@ def told_by(
             sections=sections,
         )
     )  # fmt: skip
-    line = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={workers}", "--standalone", program]
+    line: list[str | Path] = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={workers}", "--standalone", program]
     done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads((folder / "told.json").read_text())
