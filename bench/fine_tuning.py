@@ -88,15 +88,6 @@ def _peer(torchrun: Path, words: Sequence[str], folder: Path, env: Mapping[str, 
     path = os.pathsep.join([str(ROOT), str(ROOT / "bench")])
     ranks: list[str | Path] = [torchrun, "--standalone", "--nproc-per-node", "2"]
     line = [*ranks, "-m", *words, "--cache", folder / "tokens"]
-        torchrun,
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "-m",
-        *words,
-        "--cache",
-        folder / "tokens",
-    ]
     done = subprocess.run(line, env={**env, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{words[0]} ended with code {done.returncode}: {done.stderr[-2000:]}")

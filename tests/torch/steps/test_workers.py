@@ -52,13 +52,6 @@ def told_by(
     )  # fmt: skip
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
     line = [*torchrun, str(program)]
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        f"--nproc-per-node={workers}",
-        "--standalone",
-        program,
-    ]
     done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads((folder / "told.json").read_text())
