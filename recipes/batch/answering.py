@@ -12,7 +12,9 @@ from typing import Any
 
 import ray
 import torch
+from safetensors import SafetensorError  # type: ignore[import-not-found] # where there is no model
 from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 from recipes.batch.decoding import batches, decode
 from recipes.batch.prompts import Prompts
@@ -20,6 +22,7 @@ from recipes.batch.settings import NEW, Batch
 from recipes.batch.shards import Answered, Shard, rendered
 from recipes.engine.data.formats import UnfitRowError
 from recipes.engine.model import Architecture, new_config
+from recipes.errors import RecipeError
 
 
 class Attempts:
@@ -35,7 +38,7 @@ class Attempts:
 
 
 class Answering:
-    """What Ray starts on each accelerator; a call takes a shard to the content of its file."""
+    """What Ray starts on each accelerator; a call takes a shard to the content of its file, or says what is refused."""
 
     def __init__(self, settings: Batch, tokenizer: Any, threads: int, attempts: Any) -> None:
         torch.set_num_threads(threads)
@@ -43,26 +46,42 @@ class Answering:
         self._attempts = attempts
         self._tokenizer = tokenizer
         self._prompts = Prompts(tokenizer, settings.data.chat_template, settings.generation.max_prompt_tokens)
-        self._network = load_network(settings, tokenizer)
-        self._stop = stop_tokens(self._network, tokenizer)
+        self._refused = ""
+        try:
+            self._network = load_network(settings, tokenizer)
+        except RecipeError as error:  # raised here, Ray would take the worker for dead, and start others
+            self._refused = str(error)
+        else:
+            self._stop = stop_tokens(self._network, tokenizer)
 
     def __call__(self, given: Mapping[str, Any]) -> dict[str, Any]:
         shard: Shard = pickle.loads(given["shard"])  # noqa: S301 - the driver has pickled it
         began_at = time.time()
-        most = self._settings.cluster.attempts
-        if ray.get(self._attempts.begin.remote(shard.name)) > most:
-            answers = [Answered(error=f"the worker died {most} times while it answered these rows") for _ in shard.rows]
-        else:
-            answers = self.answers(shard)
+        answers, refused = [], self._refused
+        if not refused:
+            answers = self._given_up(shard) or self.answers(shard)
+            if self._settings.output.errors == "refuse":
+                errors = (
+                    f"{row.place}: {one.error}" for row, one in zip(shard.rows, answers, strict=True) if one.error
+                )
+                refused = next(errors, "")
         return {
             "name": shard.name,
-            "content": rendered(shard, answers, self._settings.output.format),
+            "content": b"" if refused else rendered(shard, answers, self._settings.output.format),
+            "refused": refused,
             "began_at": began_at,
             "rows": len(answers),
             "errors": sum(answer.error is not None for answer in answers),
             "prompt_tokens": sum(answer.prompt_tokens for answer in answers),
             "response_tokens": sum(answer.response_tokens for answer in answers),
         }
+
+    def _given_up(self, shard: Shard) -> list[Answered]:
+        """The error of every row, when the shard was begun too often; else nothing."""
+        most = self._settings.cluster.attempts
+        if ray.get(self._attempts.begin.remote(shard.name)) <= most:
+            return []
+        return [Answered(error=f"the worker died {most} times while it answered these rows") for _ in shard.rows]
 
     def answers(self, shard: Shard) -> list[Answered]:
         """What comes of each row, in their order."""
@@ -115,20 +134,33 @@ class Answering:
 
 
 def load_network(settings: Batch, tokenizer: Any) -> Any:
-    """The model of the settings, on this worker's accelerator."""
+    """The model of the settings, on this worker's accelerator.
+
+    Raises:
+        RecipeError: its weights cannot be loaded.
+    """
+    disable_progress_bar()  # one for each worker, of the files of the weights
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    precision = settings.model.precision
-    if precision == "auto":
-        precision = "bfloat16" if device.type == "cuda" else "float32"
-    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-    if settings.model.name == NEW:
+    named = settings.model
+    half = named.precision == "bfloat16" or (named.precision == "auto" and device.type == "cuda")
+    dtype = torch.bfloat16 if half else torch.float32
+    if named.name == NEW:
         torch.manual_seed(0)  # every worker makes the same one
         network = AutoModelForCausalLM.from_config(new_config(Architecture(), tokenizer), dtype=dtype)
-    else:
-        network = AutoModelForCausalLM.from_pretrained(
-            settings.model.name, revision=settings.model.revision, dtype=dtype
-        )
-    return network.to(device).eval()
+        return network.to(device).eval()
+    try:
+        network = AutoModelForCausalLM.from_pretrained(named.name, revision=named.revision, dtype=dtype)
+        return network.to(device).eval()
+    except torch.OutOfMemoryError as error:
+        raise RecipeError(
+            [f"model.name={named.name} does not fit into the memory of a GPU"], "Take a smaller model, or larger GPUs"
+        ) from error
+    except (OSError, ValueError, SafetensorError) as error:
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise RecipeError(
+            [f"model.name={named.name}: {lines[0]}"],
+            "It takes a folder that transformers has saved, or a model of the hub",
+        ) from error
 
 
 def stop_tokens(network: Any, tokenizer: Any) -> frozenset[int]:

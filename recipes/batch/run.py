@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -17,6 +18,8 @@ from recipes.batch.progress import Progress
 from recipes.batch.settings import NEW, Batch
 from recipes.batch.shards import Folder, Shard, read_rows, shards
 from recipes.engine.cluster import Cluster, connect, share
+from recipes.engine.data.chat import ChatTemplate, RefusedError
+from recipes.engine.data.formats import USER, Turn
 from recipes.engine.data.rows import Row, Source
 from recipes.engine.data.settings import Data
 from recipes.engine.data.sources import open_source
@@ -31,11 +34,12 @@ def answer_all(settings: Batch, env: Mapping[str, str]) -> int:
     """Answer what is not answered yet; the exit code.
 
     Raises:
-        RecipeError: the rows, the model or the folder are not what is needed, or a worker died too often.
+        RecipeError: the rows, the model or the folder are not what is needed.
     """
     given = settings.data
     source = open_source(Data(source=given.source, subset=given.subset, split=given.split, limit=given.limit))
     tokenizer = tokenizer_of(settings, source)
+    check_template(tokenizer, given.chat_template)
     folder = Folder.of(settings.output, env)
     there = folder.open()
     start_ray(Cluster(workers=settings.cluster.workers))
@@ -64,6 +68,13 @@ def tokenizer_of(settings: Batch, source: Source) -> Any:
     return train_vocabulary(texts, Architecture().vocabulary)
 
 
+def check_template(tokenizer: Any, file: str | None) -> None:
+    """Have a chat template that is none refused here, before any worker is started."""
+    if file or tokenizer.chat_template:
+        with suppress(RefusedError):  # it may want other turns than this one
+            ChatTemplate(tokenizer, file).render([Turn(USER, "?")], prompt=True)
+
+
 def refuse_others(names: set[str], folder: Folder) -> None:
     """Answers to other rows, by another model or in another way, must not be taken for these."""
     if names:
@@ -88,7 +99,7 @@ def answered(missing: list[Any], settings: Batch, tokenizer: Any) -> Iterator[di
     """What the workers make of the shards, each as soon as it is there.
 
     Raises:
-        RecipeError: the cluster has no room for the workers.
+        RecipeError: the cluster has no room for the workers, or they refuse the model or a row.
     """
     if not missing:
         return
@@ -102,4 +113,7 @@ def answered(missing: list[Any], settings: Batch, tokenizer: Any) -> Iterator[di
         num_gpus=1 if own.gpu else 0,
     )
     for table in results.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
-        yield from table.to_pylist()
+        for result in table.to_pylist():
+            if result["refused"]:
+                raise RecipeError([result["refused"]])
+            yield result

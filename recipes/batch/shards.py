@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from recipes.batch.prompts import asked
 from recipes.batch.settings import Batch, Output
+from recipes.engine.data.chat import read_template
 from recipes.engine.data.formats import Turn, UnfitRowError
 from recipes.engine.data.rows import Corrupt, Row
 from recipes.errors import RecipeError
@@ -86,7 +87,7 @@ def read_row(number: int, row: Row | Corrupt, system: str | None) -> Asked:
 
 def shards(rows: Iterable[Asked], settings: Batch, model: str) -> Iterator[Shard]:
     """The rows in portions of `output.shard_rows`; `model` says which weights answer."""
-    template = settings.data.chat_template and Path(settings.data.chat_template).expanduser().read_text("utf-8")
+    template = read_template(settings.data.chat_template) if settings.data.chat_template else None
     how = [model, template, asdict(settings.model), asdict(settings.generation), settings.output.format]
     left = iter(rows)
     portions = iter(lambda: tuple(islice(left, settings.output.shard_rows)), ())

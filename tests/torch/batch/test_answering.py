@@ -13,7 +13,7 @@ import pytest
 import torch
 from recipes.batch import answering
 from recipes.batch.answering import Answering, weights_of
-from recipes.batch.settings import Batch, Data, Generation, Model
+from recipes.batch.settings import Batch, Data, Generation, Model, Output
 from recipes.batch.shards import Answered, Asked, Shard
 from recipes.engine.data.formats import Turn
 from recipes.engine.data.vocabulary import train_vocabulary
@@ -117,3 +117,28 @@ def test_a_shard_whose_workers_keep_dying_is_given_up__the_deaths_are_made_up(
     assert (last["errors"], given_up["errors"], given_up["rows"]) == (0, 2, 2)
     lines = [json.loads(line) for line in given_up["content"].splitlines()]
     assert {line["error"] for line in lines} == {"the worker died 3 times while it answered these rows"}
+
+
+def test_weights_that_cannot_be_loaded_are_refused_in_one_line(tokenizer: Any, tmp_path: Path) -> None:
+    AutoModelForCausalLM.from_config(new_config(Architecture(layers=1), tokenizer)).save_pretrained(tmp_path)
+    settings = Batch(model=Model(str(tmp_path)), generation=GENERATION)
+    (tmp_path / "model.safetensors").write_bytes(b"torn")
+    torn = worker(tokenizer, settings)({"shard": pickle.dumps(shard("what"))})
+    (tmp_path / "model.safetensors").unlink()
+    gone = worker(tokenizer, settings)({"shard": pickle.dumps(shard("what"))})
+    for result in (torn, gone):
+        first, hint = result["refused"].splitlines()
+        assert first.startswith(f"model.name={tmp_path}: ")
+        assert hint == "It takes a folder that transformers has saved, or a model of the hub"
+        assert (result["content"], result["rows"]) == (b"", 0)
+
+
+def test_the_first_row_without_an_answer_is_refused_where_errors_are(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = Batch(generation=GENERATION, output=Output(errors="refuse"))
+    made = worker(tokenizer, refusing)
+    monkeypatch.setattr(made, "_given_up", lambda _shard: [])
+    result = made({"shard": pickle.dumps(shard("what", "word " * 50))})
+    assert result["refused"].startswith("r:8: has ")
+    assert made({"shard": pickle.dumps(shard("what"))})["refused"] == ""
