@@ -12,7 +12,7 @@ from typing import Any
 
 import ray
 import torch
-from safetensors import SafetensorError  # type: ignore[import-not-found] # where there is no model
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
