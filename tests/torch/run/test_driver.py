@@ -106,11 +106,12 @@ def test_a_training_is_shown_and_summed_up(uninterrupted: Recipe) -> None:
 
 
 def test_an_elastic_training_starts_with_the_workers_that_have_room(cluster: str, tmp_path: Path) -> None:
-    # Before those whose driver is ended: Ray keeps what they had reserved for elastic trainings, for three minutes.
+    # How many is Ray's to say: of what a training has reserved that has just ended, it may keep some for minutes.
     words = ("cluster.workers=4", "cluster.min_workers=1", "training.steps=5")
     recipe = Recipe(tmp_path, cluster, *words)
     assert recipe.wait() == 0, recipe.lines
-    assert recipe.lines[0] == "2 parameters, 5 steps, 2 workers (CPU)"
+    assert re.fullmatch(r"2 parameters, 5 steps, (1 worker|2 workers) \(CPU\)", recipe.lines[0])
+    assert "completed after step 5" in recipe.lines
 
 
 @pytest.mark.parametrize("rank", [0, 1])
