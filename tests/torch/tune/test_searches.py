@@ -24,7 +24,7 @@ LONG = pytest.mark.skipif(os.environ.get("AIR_LONG_TESTS") != "1", reason="takes
 SMALL = (
     "data.limit=300", "data.pack_tokens=256", "data.max_tokens=256", "data.packs=2", "training.log_every=5",
     "architecture.layers=1", "architecture.hidden=32", "architecture.vocabulary=400", "cluster.workers=2",
-    "training.steps=32", "tune.evaluations=4",
+    "training.steps=64", "tune.evaluations=4",
 )  # fmt: skip
 OPEN = {"RAY_AUTH_MODE": "disabled"}  # no token to hand on
 MARK = f"SEARCHES_OF_{os.getpid()}"  # a variable of all processes of the cluster
@@ -102,10 +102,10 @@ class Search:
 
 @pytest.mark.timeout(900)
 def test_a_search_that_is_stopped_goes_on_and_gives_the_model_that_evaluates_best(cluster: str, tmp_path: Path) -> None:
-    words = [f"search.optimizer.learning_rate=[1e-3, {NAN}, 3e-3, 2e-2]"]
+    words = [f"search.optimizer.learning_rate=[{NAN}, 1e-3, 3e-3, 2e-2]"]
     first = Search(cluster, tmp_path, *words)
-    first.wait_for(r"trial 2/4  failed: The loss is no finite number in step 2\. Its batch: \w")
-    first.wait_for(r"trial 1/4  step 16/32")
+    first.wait_for(r"trial 1/4  failed: The loss is no finite number in step 2\. Its batch: \w")
+    first.wait_for(r"step 16/64")
     first.process.send_signal(signal.SIGTERM)
     assert first.wait() == 143, first.text
     assert "asked to end (SIGTERM): trials save after this step" in first.text
@@ -114,19 +114,20 @@ def test_a_search_that_is_stopped_goes_on_and_gives_the_model_that_evaluates_bes
     assert {one["status"] for one in before.values()} >= {"failed", "stopped"}
     assert not (tmp_path / "model").exists()
     statuses = {name: run.info.status for name, run in first.children.items()}
-    assert statuses["trial 2"] == "FAILED"
+    assert statuses["trial 1"] == "FAILED"
     assert "RUNNING" not in statuses.values()
 
     second = Search(cluster, tmp_path, *words)
     assert second.wait() == 0, second.text
     assert "of them ended in an earlier attempt" in second.text
-    assert "trial 2/4  " not in second.text
+    assert "trial 1/4  " not in second.text
     assert re.search(r"trial \d/4  continuing after step (\d+)", second.text)
     results = second.results
     completed = {number: one for number, one in results.items() if one["status"] == "completed"}
     best = min(completed, key=lambda number: completed[number]["loss"])
     assert [number for number, one in results.items() if one["best"]] == [best]
-    assert results[1]["evaluations"][: len(before[1]["evaluations"])] == before[1]["evaluations"]
+    for number, one in before.items():
+        assert results[number]["evaluations"][: len(one["evaluations"])] == one["evaluations"]
     assert [one["number"] for one in results[best]["evaluations"]] == [1, 2, 3, 4]
     assert f"optimizer.learning_rate={results[best]['settings']['optimizer.learning_rate']}" in second.text
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "model").config.hidden_size == 32
@@ -134,14 +135,14 @@ def test_a_search_that_is_stopped_goes_on_and_gives_the_model_that_evaluates_bes
 
     parent = second.client.get_run(second.run.info.run_id)
     assert parent.data.params["best.trial"] == str(best)
-    assert parent.data.params["search.optimizer.learning_rate"] == "[0.001, 1e+30, 0.003, 0.02]"
+    assert parent.data.params["search.optimizer.learning_rate"] == "[1e+30, 0.001, 0.003, 0.02]"
     assert parent.data.metrics["eval/loss"] == pytest.approx(results[best]["loss"])
     files = {file.path for file in second.client.list_artifacts(second.run.info.run_id)}
     assert files == {"trials.md", "trials.json", "trials.png"}
     child = second.children[f"trial {best}"]
     assert child.info.status == "FINISHED"
     history = second.client.get_metric_history(child.info.run_id, "eval/loss")
-    assert sorted(point.step for point in history) == [8, 16, 24, 32]
+    assert sorted(point.step for point in history) == [16, 32, 48, 64]
     assert "train/loss" in child.data.metrics
 
 
@@ -157,23 +158,26 @@ def test_when_every_trial_fails_the_search_fails_and_says_why(cluster: str, tmp_
 @LONG
 @pytest.mark.timeout(900)
 def test_killed_workers_and_a_killed_driver_cost_no_trial_and_change_no_loss(cluster: str, tmp_path: Path) -> None:
-    words = ["search.optimizer.learning_rate=[1e-3, 3e-3]", "tune.grace=3", "checkpoints.every=4", "tune.keep=all"]
+    words = ["search.optimizer.learning_rate=[1e-3, 3e-3]", "tune.grace=3", "checkpoints.every=8", "tune.keep=all"]
     for name in ("whole", "broken"):
         (tmp_path / name).mkdir()
     whole = Search(cluster, tmp_path / "whole", *words)
     assert whole.wait() == 0, whole.text
 
     first = Search(cluster, tmp_path / "broken", *words)
-    first.wait_for(r"trial 1/2  step  8/32")
+    first.wait_for(r"step 16/64")
     os.kill(a_worker(), signal.SIGKILL)
     first.wait_for("again, its worker was lost")
-    first.wait_for(r"step 16/32")
+    first.wait_for(r"step 48/64")
     first.process.kill()
     first.wait()
     second = Search(cluster, tmp_path / "broken", *words)
     assert second.wait() == 0, second.text
-    assert second.results[1]["evaluations"] == whole.results[1]["evaluations"]
-    assert second.results[2]["evaluations"] == whole.results[2]["evaluations"]
+    for number in (1, 2):
+        found, expected = (search.results[number]["evaluations"] for search in (second, whole))
+        common = min(len(found), len(expected))  # who comes first to an evaluation decides whom ASHA ends there
+        assert common >= 3
+        assert found[:common] == expected[:common]
 
 
 def a_worker() -> int:

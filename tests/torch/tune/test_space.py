@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 from recipes.overrides import UnfitError
-from recipes.tune.space import Choice, Range, candidates, points, read_dimension, size_of
+from recipes.tune.space import Choice, Range, Space, candidates, points, read_dimension, size_of
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_a_dimension_reads_back_as_it_is_written(text: str) -> None:
     assert read_dimension(str(dimension), int | None) == dimension
 
 
-SPACE = {"a": Choice((1, 2, 3)), "b": Choice(("x", "y"))}
-WIDE = {**SPACE, "c": Range(1e-5, 1e-1, logarithmic=True, whole=False)}
+SPACE: Space = {"a": Choice((1, 2, 3)), "b": Choice(("x", "y"))}
+WIDE: Space = {**SPACE, "c": Range(1e-5, 1e-1, logarithmic=True, whole=False)}
 
 
 @pytest.mark.parametrize("most", [None, 6, 100])

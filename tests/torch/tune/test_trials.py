@@ -43,7 +43,8 @@ def test_a_trial_that_is_too_short_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_known_is_taken_up_again_and_a_trial_that_was_cut_down_waits(tmp_path: Path) -> None:
-    for trial, status in zip(made(tmp_path, "training.steps=80"), ("completed", "running", "lost"), strict=True):
+    statuses: tuple[Status, ...] = ("completed", "running", "lost")
+    for trial, status in zip(made(tmp_path, "training.steps=80"), statuses, strict=True):
         finish(trial, 3.0, 2.5, status=status)
         trial.save()
     again = made(tmp_path, "training.steps=80", "tune.grace=2", "cluster.workers=4")
