@@ -16,7 +16,7 @@ from recipes.engine.model import Architecture, Lora, Model, load_network
 from recipes.engine.optimizer import Optimizer, make_optimizer
 from torch.nn.parallel import DistributedDataParallel
 from training.given import LEARNING_RATE, arguments
-from training.window import Window
+from training.window import Window, leave
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def main() -> None:
         optimizer.zero_grad()
         window.stepped()
     window.report(loss.item())
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

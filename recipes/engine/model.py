@@ -119,8 +119,16 @@ def load_network(model: Model, architecture: Architecture, lora: Lora, tokenizer
     if lora.rank is not None:
         network = _with_adapters(network, lora)
     if model.compile:
-        network.compile()
+        for layer in layers(network) or [network]:  # they are alike: all of them take the compilation of one
+            layer.compile()
     return network.train()
+
+
+def layers(network: Any) -> list[Any]:
+    """The blocks that the network is a pile of, as its architecture names them; empty where it does not."""
+    base = network.get_base_model() if hasattr(network, "get_base_model") else network
+    names = set(getattr(base, "_no_split_modules", None) or ())
+    return [module for module in base.modules() if type(module).__name__ in names]
 
 
 def _made(model: Model, architecture: Architecture, tokenizer: Any, dtype: torch.dtype) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from recipes.engine.model import layers
 from recipes.engine.world import World
 from recipes.errors import RecipeError
 
@@ -83,8 +84,7 @@ def _shard(network: Any, world: World, dtype: torch.dtype) -> None:
 
     mesh = init_device_mesh(world.device.type, (world.size,))
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
-    names = _blocks(network)
-    blocks = [module for module in network.modules() if type(module).__name__ in names]
+    blocks = layers(network)
     if not blocks:
         raise RecipeError(
             [f"parallel.strategy=fsdp: {type(network).__name__} does not say what its layers are"],
@@ -93,8 +93,3 @@ def _shard(network: Any, world: World, dtype: torch.dtype) -> None:
     for block in blocks:
         fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(network, mesh=mesh, mp_policy=policy)
-
-
-def _blocks(network: Any) -> set[str]:
-    base = network.get_base_model() if hasattr(network, "get_base_model") else network
-    return set(getattr(base, "_no_split_modules", None) or ())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from recipes.engine import model, optimizer
 from recipes.engine.flops import Flops
-from recipes.engine.model import Architecture, Lora, Model, load_network, load_tokenizer, save_network
+from recipes.engine.loss import summed_loss
+from recipes.engine.model import Architecture, Lora, Model, layers, load_network, load_tokenizer, save_network
 from recipes.engine.optimizer import Optimizer, learning_rate, make_optimizer
 from recipes.engine.parallel import count_parameters
 from recipes.errors import RecipeError
@@ -71,6 +73,21 @@ def test_adapters_alone_are_trained_and_are_part_of_the_saved_model(tmp_path: Pa
     save_network(tuned, MadeTokenizer(), tmp_path / "tuned")
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "tuned", dtype=torch.float32)
     torch.testing.assert_close(loaded(input_ids=ids).logits, wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch looks at it while it compiles
+def test_compiled_layers_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        compile_as = partial(torch.nn.Module.compile, backend="eager")  # the compiler's own code is not ours to test
+        monkeypatch.setattr(torch.nn.Module, "compile", lambda module, call=compile_as: call(module))
+        made.append(load_network(Model(compile=compiled), SMALL, Lora(), MadeTokenizer(), CPU))
+        monkeypatch.undo()
+    assert [layer._compiled_call_impl is not None for layer in layers(made[1])] == [True, True]
+    packs = [corpus(6, seed).pack(range(6)) for seed in range(3)]
+    plain, compiled_ = ([summed_loss(one, pack, CPU, by_document=True).item() for pack in packs] for one in made)
+    assert compiled_ == pytest.approx(plain, rel=1e-5)
 
 
 def test_a_model_that_is_not_there_is_told_with_what_is_possible(tmp_path: Path) -> None:
