@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
@@ -57,9 +58,13 @@ def run(settings: Any, data: Sequence[Any], train: Callable[..., Any], *, recipe
 
     stop = Stop()  # Ray has its own way to end, until here
     try:
-        return Driver(settings, recipe, stop).run(data, train)
+        code = Driver(settings, recipe, stop).run(data, train)
     finally:
         ray.shutdown()
+    if stop.number is not None:
+        sys.stdout.flush()
+        os._exit(code)  # a thread that still waits for workers would be in Python's way, and in Ray's
+    return code
 
 
 class Stop:
