@@ -1,4 +1,4 @@
-"""What can be wrong before training starts."""
+"""What can be wrong before training starts, or end it."""
 
 from __future__ import annotations
 
@@ -11,4 +11,7 @@ class RecipeError(Exception):
     def __init__(self, problems: Sequence[str], hint: str = "") -> None:
         self.problems = tuple(problems)
         self.hint = hint
-        super().__init__("\n".join([*self.problems, *([hint] if hint else [])]))
+        super().__init__(self.problems, hint)  # what another process makes the same error of
+
+    def __str__(self) -> str:
+        return "\n".join([*self.problems, *([self.hint] if self.hint else [])])

@@ -26,6 +26,7 @@ settings.register_profile("airlane", deadline=None)
 settings.load_profile("airlane")
 
 # Below tests/: all of these together are one worker's. They share a cluster, or keep the machine busy with their own.
+LONG_ONE_BY_ONE = ("e2e/recipes/test_recipe_parts",)
 WITH_CLUSTERS = ("contract", "e2e/ranks", "e2e/ray", "e2e/top", "lab")
 LAB_PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "munged", "dockerd", "ip", "nsenter", "unshare")
 
@@ -76,8 +77,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def worker_of(nodeid: str) -> str:
-    """What one worker runs as a whole: a file, or everything that must not run beside itself."""
+    """What one worker runs as a whole: a file, everything that must not run beside itself, or one test that is long."""
     name = nodeid.partition("::")[0].removeprefix("tests/")
+    if name.startswith(LONG_ONE_BY_ONE):
+        return nodeid
     return "with clusters" if name.startswith(WITH_CLUSTERS) else name
 
 

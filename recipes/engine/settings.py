@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from recipes.engine import checkpoints, model, optimizer
+from recipes.engine import checkpoints, cluster, model, optimizer
 from recipes.engine.checkpoints import Checkpoints
 from recipes.engine.cluster import Cluster
 from recipes.engine.data import settings as data
@@ -54,6 +54,7 @@ def contradictions(settings: Settings) -> Iterator[str]:
     yield from data.contradictions(settings.data)
     yield from optimizer.contradictions(settings.optimizer)
     yield from checkpoints.contradictions(settings.checkpoints)
+    yield from cluster.contradictions(settings.cluster)
     training = settings.training
     for name in ("steps", "epochs", "log_every", "eval_every", "patience"):
         value = getattr(training, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal, Union
@@ -140,3 +141,9 @@ class Inner:
 @dataclass(frozen=True)
 class Outer:
     inner: Inner = Inner()
+
+
+def test_an_error_is_the_same_in_another_process() -> None:
+    error = pickle.loads(pickle.dumps(RecipeError(["a=b: no such setting", "c: is no NAME=VALUE"], "look there")))
+    assert (error.problems, error.hint) == (("a=b: no such setting", "c: is no NAME=VALUE"), "look there")
+    assert str(error) == "a=b: no such setting\nc: is no NAME=VALUE\nlook there"
