@@ -135,7 +135,7 @@ class Search:
             searched.set()
 
     def wait_for_saving(self, searched: threading.Event) -> None:
-        """Until all trials that run have saved what they know; none begins any more."""
+        """Until all trials that run have saved what they know; a trial that starts now sees that it is too late."""
         number = self.stop.number or signal.SIGTERM
         self.console.say(f"asked to end ({signal.Signals(number).name}): trials save after this step")
         self.board.stop.remote()

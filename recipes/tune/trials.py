@@ -66,7 +66,8 @@ class Trial:
 
     @property
     def loss(self) -> float:
-        return self.result.loss if self.result else math.inf
+        """Of what counts; infinite where there is none, or it is no number."""
+        return self.result.loss if self.result and math.isfinite(self.result.loss) else math.inf
 
     def add(self, evaluation: Evaluation) -> bool:
         """Note an evaluation; False where it was known, as of steps that are taken again after a resume."""

@@ -102,9 +102,9 @@ class Search:
 
 @pytest.mark.timeout(900)
 def test_a_search_that_is_stopped_goes_on_and_gives_the_model_that_evaluates_best(cluster: str, tmp_path: Path) -> None:
-    words = [f"search.optimizer.learning_rate=[{NAN}, 1e-3, 3e-3, 2e-2]"]
+    words = [f"search.optimizer.learning_rate=[{NAN}, 1e-3, 2e-2]"]
     first = Search(cluster, tmp_path, *words)
-    first.wait_for(r"trial 1/4  failed: The loss is no finite number in step 2\. Its batch: \w")
+    first.wait_for(r"trial 1/3  failed: The loss is no finite number in step 2\. Its batch: \w")
     first.wait_for(r"step 16/64")
     first.process.send_signal(signal.SIGTERM)
     assert first.wait() == 143, first.text
@@ -120,8 +120,8 @@ def test_a_search_that_is_stopped_goes_on_and_gives_the_model_that_evaluates_bes
     second = Search(cluster, tmp_path, *words)
     assert second.wait() == 0, second.text
     assert "of them ended in an earlier attempt" in second.text
-    assert "trial 1/4  " not in second.text
-    assert re.search(r"trial \d/4  continuing after step (\d+)", second.text)
+    assert "trial 1/3  " not in second.text
+    assert re.search(r"trial \d/3  continuing after step (\d+)", second.text)
     results = second.results
     completed = {number: one for number, one in results.items() if one["status"] == "completed"}
     best = min(completed, key=lambda number: completed[number]["loss"])
@@ -135,7 +135,7 @@ def test_a_search_that_is_stopped_goes_on_and_gives_the_model_that_evaluates_bes
 
     parent = second.client.get_run(second.run.info.run_id)
     assert parent.data.params["best.trial"] == str(best)
-    assert parent.data.params["search.optimizer.learning_rate"] == "[1e+30, 0.001, 0.003, 0.02]"
+    assert parent.data.params["search.optimizer.learning_rate"] == "[1e+30, 0.001, 0.02]"
     assert parent.data.metrics["eval/loss"] == pytest.approx(results[best]["loss"])
     files = {file.path for file in second.client.list_artifacts(second.run.info.run_id)}
     assert files == {"trials.md", "trials.json", "trials.png"}
