@@ -144,6 +144,6 @@ class Outer:
 
 
 def test_an_error_is_the_same_in_another_process() -> None:
-    error = pickle.loads(pickle.dumps(RecipeError(["a=b: no such setting", "c: is no NAME=VALUE"], "look there")))
+    error = pickle.loads(pickle.dumps(RecipeError(["a=b: no such setting", "c: is no NAME=VALUE"], "look there")))  # noqa: S301 - our own
     assert (error.problems, error.hint) == (("a=b: no such setting", "c: is no NAME=VALUE"), "look there")
     assert str(error) == "a=b: no such setting\nc: is no NAME=VALUE\nlook there"
