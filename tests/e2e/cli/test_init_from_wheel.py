@@ -13,7 +13,7 @@ import pytest
 from airlane.api.starters import starter_contents
 
 ROOT = Path(__file__).parents[3]
-UV = [sys.executable, ROOT / "tools" / "uv_settings.py", Path(sys.executable).with_name("uv")]
+UV: list[str | Path] = [sys.executable, ROOT / "tools" / "uv_settings.py", Path(sys.executable).with_name("uv")]
 
 
 def run(*words: str | Path, folder: Path, home: Path | None = None) -> str:

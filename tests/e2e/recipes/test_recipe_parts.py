@@ -10,7 +10,7 @@ import pytest
 
 from .conftest import ROOT
 
-TESTS = ROOT / "tests" / "torch"
+TESTS = ROOT / "tests" / "training"
 PARTS = sorted({file.parent.name for file in TESTS.glob("*/test_*.py")})
 
 

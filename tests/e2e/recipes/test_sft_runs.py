@@ -157,6 +157,7 @@ def assert_kills_change_nothing(recipes: Recipes, whole: str, kinds: list[str], 
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_killed_worker_and_a_killed_driver_cost_a_few_steps_and_change_no_loss(
     recipes: Recipes, uninterrupted: str

@@ -20,7 +20,6 @@ from transformers import AutoModelForCausalLM
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # of MLflow, where it reads a file
-LONG = pytest.mark.skipif(os.environ.get("AIR_LONG_TESTS") != "1", reason="takes minutes: AIR_LONG_TESTS=1 runs it")
 SMALL = (
     "data.limit=300", "data.pack_tokens=256", "data.max_tokens=256", "data.packs=2", "training.log_every=5",
     "architecture.layers=1", "architecture.hidden=32", "architecture.vocabulary=400", "cluster.workers=2",
@@ -146,6 +145,7 @@ def test_a_search_that_is_stopped_goes_on_and_gives_the_model_that_evaluates_bes
     assert "train/loss" in child.data.metrics
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_when_every_trial_fails_the_search_fails_and_says_why(cluster: str, tmp_path: Path) -> None:
     search = Search(cluster, tmp_path, f"search.optimizer.learning_rate=[{NAN}, 1e31]", "cluster.workers=1")
@@ -155,7 +155,7 @@ def test_when_every_trial_fails_the_search_fails_and_says_why(cluster: str, tmp_
     assert {run.info.status for run in search.children.values()} == {"FAILED"}
 
 
-@LONG
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_killed_workers_and_a_killed_driver_cost_no_trial_and_change_no_loss(cluster: str, tmp_path: Path) -> None:
     words = ["search.optimizer.learning_rate=[1e-3, 3e-3]", "tune.grace=3", "checkpoints.every=8", "tune.keep=all"]

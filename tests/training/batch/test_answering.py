@@ -13,6 +13,7 @@ import pytest
 import torch
 from recipes.batch import answering
 from recipes.batch.answering import Answering, weights_of
+from recipes.batch.decoding import decode
 from recipes.batch.settings import Batch, Data, Generation, Model, Output
 from recipes.batch.shards import Answered, Asked, Shard
 from recipes.engine.data.formats import Turn
@@ -73,15 +74,15 @@ def test_a_batch_that_does_not_fit_is_halved__running_out_of_memory_is_made_up(
 ) -> None:
     expected = worker(tokenizer).answers(shard(*"abcdefg"))
     sizes: list[int] = []
-    real = answering.decode
+    real = decode
 
-    def decode(network: Any, prompts: Sequence[Sequence[int]], rows: Sequence[int], *rest: Any, **named: Any) -> Any:
+    def halved(network: Any, prompts: Sequence[Sequence[int]], rows: Sequence[int], *rest: Any, **named: Any) -> Any:
         sizes.append(len(prompts))
         if len(prompts) > 2 or 9 in rows:
             raise torch.OutOfMemoryError
         return real(network, prompts, rows, *rest, **named)
 
-    monkeypatch.setattr(answering, "decode", decode)
+    monkeypatch.setattr(answering, "decode", halved)
     made = worker(tokenizer).answers(shard(*"abcdefg"))
     assert max(sizes) > 2
     assert str(made[2].error).startswith("out of memory: a prompt of ")
@@ -109,8 +110,8 @@ def test_a_shard_whose_workers_keep_dying_is_given_up__the_deaths_are_made_up(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answering, "ray", SimpleNamespace(get=lambda attempt: attempt))
-    begun = SimpleNamespace(begin=SimpleNamespace(remote=lambda _name: next(attempts)))
     attempts = iter([3, 4])
+    begun = SimpleNamespace(begin=SimpleNamespace(remote=lambda _name: next(attempts)))
     doomed = Answering(Batch(generation=GENERATION), tokenizer, 1, attempts=begun)
     given = {"shard": pickle.dumps(shard("what", "is"))}
     last, given_up = doomed(given), doomed(given)

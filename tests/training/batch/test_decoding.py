@@ -83,7 +83,8 @@ def test_tokens_are_taken_as_often_as_they_are_likely() -> None:
     seeds_B = torch.tensor([seed_of(row, 0) for row in range(rows)])
 
     def shares(settings: Generation, n: int = 0) -> list[float]:
-        return (torch.bincount(chosen(logits_BV, seeds_B, n, settings), minlength=4) / rows).tolist()
+        counts: list[int] = torch.bincount(chosen(logits_BV, seeds_B, n, settings), minlength=4).tolist()
+        return [count / rows for count in counts]
 
     for n in (0, 1, 1000):
         assert shares(Generation(temperature=1.0), n) == pytest.approx([0.5, 0.1, 0.3, 0.1], abs=0.01)

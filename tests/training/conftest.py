@@ -1,4 +1,4 @@
-"""Flash attention as torch offers it, with the computation of its GPU kernel replaced by a plain one on CPUs.
+"""Tests that take long are left out; flash attention as torch offers it, its GPU kernel replaced by a plain one.
 
 T tokens of a row, H heads, K heads of keys and values, C channels of a head, L length of a document.
 """
@@ -6,6 +6,7 @@ T tokens of a row, H heads, K heads of keys and values, C channels of a head, L 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -16,6 +17,14 @@ import torch
 from recipes.engine import attention
 from torch.nn.attention import varlen
 from torch.nn.functional import scaled_dot_product_attention
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get("AIR_LONG_TESTS") == "1":
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]
 
 
 class Kernel:

@@ -105,6 +105,7 @@ def test_a_training_is_shown_and_summed_up(uninterrupted: Recipe) -> None:
     assert (uninterrupted.checkpoints / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.long
 def test_an_elastic_training_starts_with_the_workers_that_have_room(cluster: str, tmp_path: Path) -> None:
     # How many is Ray's to say: of what a training has reserved that has just ended, it may keep some for minutes.
     words = ("cluster.workers=4", "cluster.min_workers=1", "training.steps=5")
@@ -114,7 +115,7 @@ def test_an_elastic_training_starts_with_the_workers_that_have_room(cluster: str
     assert "completed after step 5" in recipe.lines
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_killed_worker_costs_the_steps_since_the_last_checkpoint_and_nothing_else(
     cluster: str, uninterrupted: Recipe, tmp_path: Path, rank: int
 ) -> None:
@@ -131,6 +132,7 @@ def test_a_killed_worker_costs_the_steps_since_the_last_checkpoint_and_nothing_e
     assert json.loads((recipe.checkpoints / "summary.json").read_text())["resumed_after"] == [5]
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_again_and_again_is_given_up(cluster: str, tmp_path: Path) -> None:
     recipe = Recipe(tmp_path, cluster, "training.fail=kill", "training.fail_always=true", "cluster.max_failures=1")
     assert recipe.wait() == 1
@@ -174,6 +176,7 @@ def test_sigterm_saves_and_ends_and_the_next_attempt_goes_on(uninterrupted: Reci
     assert again.losses() == uninterrupted.losses()
 
 
+@pytest.mark.long
 def test_before_the_first_step_sigterm_ends_at_once(cluster: str, tmp_path: Path) -> None:
     recipe = Recipe(tmp_path, cluster, "training.fail=hang", "training.fail_at=1")
     recipe.wait_for("2 parameters")
@@ -182,6 +185,7 @@ def test_before_the_first_step_sigterm_ends_at_once(cluster: str, tmp_path: Path
     assert recipe.process.returncode == 130
 
 
+@pytest.mark.long
 def test_a_killed_driver_leaves_what_the_next_attempt_needs(
     cluster: str, uninterrupted: Recipe, tmp_path: Path
 ) -> None:
