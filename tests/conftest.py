@@ -26,6 +26,7 @@ settings.register_profile("airlane", deadline=None)
 settings.load_profile("airlane")
 
 # Below tests/: all of these together are one worker's. They share a cluster, or keep the machine busy with their own.
+collect_ignore = ["training"]  # e2e/recipes runs these where torch is
 LONG_ONE_BY_ONE = ("e2e/recipes/test_recipe_parts",)
 WITH_CLUSTERS = ("contract", "e2e/ranks", "e2e/ray", "e2e/top", "lab")
 LAB_PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "munged", "dockerd", "ip", "nsenter", "unshare")

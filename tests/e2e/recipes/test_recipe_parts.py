@@ -23,8 +23,9 @@ def test_there_are_parts() -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_passes_its_tests_in_the_environment_of_workloads(python: Path, part: str, tmp_path: Path) -> None:
     line = [
-        str(python), "-m", "pytest", "-c", str(TESTS / "pytest.ini"), f"--confcutdir={TESTS}", str(TESTS / part),
-        "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}",
+        str(python), "-m", "pytest", "-c", str(TESTS / "pytest.ini"), f"--confcutdir={TESTS}",
+        f"--rootdir={ROOT}",  # so that other processes find the modules of the tests by their names
+        str(TESTS / part), "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}",
     ]  # fmt: skip
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "PYTEST_", "RAY_"))}
     environment = kept | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}

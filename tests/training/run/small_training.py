@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import get_context
+from multiprocessing.connection import wait
 from typing import Any
 
 import torch
@@ -87,12 +88,29 @@ def on_ranks(count: int, function: Callable[..., Any], *arguments: Any) -> list[
     ]
     for process in processes:
         process.start()
-    found = dict(answers.get() for _ in processes)
-    for process in processes:
-        process.join(60)
+    try:
+        found = gathered(processes, answers)
+        for process in processes:
+            process.join(60)
+    finally:
+        for process in processes:
+            process.kill()
     problems = [answer for answer in found.values() if isinstance(answer, str) and answer.startswith("Traceback")]
     assert not problems, problems[0]
     return [found[rank] for rank in range(count)]
+
+
+def gathered(processes: Sequence[Any], answers: Any) -> dict[int, Any]:
+    """The answer of every process, by its rank."""
+    found: dict[int, Any] = {}
+    while len(found) < len(processes):
+        ended = [process for process in processes if not process.is_alive()]
+        while not answers.empty():
+            found.update([answers.get()])
+        codes = [process.exitcode for process in ended]
+        assert len(found) >= len(ended), f"processes ended with codes {codes}, and not all of them with an answer"
+        wait([process.sentinel for process in processes if process not in ended], 0.05)
+    return found
 
 
 def one_rank(

@@ -194,13 +194,19 @@ def test_an_error_that_is_not_the_storage_reaches_the_training(tmp_path: Path) -
     assert [*tmp_path.iterdir()] == []
 
 
+SMALL_BYTES = 4 << 20
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB."""
     folder = tmp_path / "small"
     folder.mkdir()
     mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=False, capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES}", "tmpfs", folder],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     if mount.returncode:
         pytest.skip(f"needs root, to mount a small file system: {mount.stderr.strip()}")
@@ -209,8 +215,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> None:
-    """Leave less than a page of room."""
+    """Leave less than a page of room, on a file system that is small."""
     found = os.statvfs(folder)
+    assert found.f_blocks * found.f_frsize <= SMALL_BYTES
     with (folder / "ballast").open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize)
 
