@@ -149,6 +149,7 @@ def test_refused_data_is_told_as_it_is_and_not_tried_again(cluster: str, tmp_pat
     assert not [line for line in recipe.lines if "Traceback" in line]
 
 
+@pytest.mark.long
 def test_an_error_of_the_program_is_told_with_its_place_once(cluster: str, tmp_path: Path) -> None:
     recipe = Recipe(tmp_path, cluster, "training.fail=mistake")
     assert recipe.wait() == 1
