@@ -25,9 +25,10 @@ from ray_fixtures import ray_environment, ray_lab, ray_python  # noqa: F401 - fi
 settings.register_profile("airlane", deadline=None)
 settings.load_profile("airlane")
 
-# Below tests/: all of these together are one worker's. They share a cluster, or keep the machine busy with their own.
 collect_ignore = ["training"]  # e2e/recipes runs these where torch is
+# Below tests/: each test of these is long, and any worker's.
 LONG_ONE_BY_ONE = ("e2e/recipes/test_recipe_parts",)
+# All of these together are one worker's. They share a cluster, or keep the machine busy with their own.
 WITH_CLUSTERS = ("contract", "e2e/ranks", "e2e/ray", "e2e/top", "lab")
 LAB_PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "mariadbd", "munged", "dockerd", "ip", "nsenter", "unshare")
 

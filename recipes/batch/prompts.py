@@ -8,15 +8,13 @@ from typing import Any
 from recipes.engine.data.chat import ChatTemplate, RefusedError
 from recipes.engine.data.formats import (
     ASSISTANT,
-    SHAREGPT_ROLES,
     SYSTEM,
     USER,
     Turn,
     UnfitRowError,
-    content_of,
     names,
-    shown,
     text_of,
+    turns_of,
 )
 
 CHATS = ("messages", "conversations", "prompt")  # columns that may hold a list of turns
@@ -30,7 +28,7 @@ def asked(columns: Mapping[str, Any], system: str | None) -> tuple[Turn, ...]:
         UnfitRowError: it asks nothing.
     """
     chat = next((name for name in CHATS if isinstance(columns.get(name), list)), None)
-    turns = chat_turns(columns[chat], chat) if chat else [Turn(USER, question(columns))]
+    turns = turns_of(columns[chat], chat) if chat else [Turn(USER, question(columns))]
     while turns and turns[-1].role == ASSISTANT:
         turns.pop()
     if not turns or turns[-1].role == SYSTEM:
@@ -38,21 +36,6 @@ def asked(columns: Mapping[str, Any], system: str | None) -> tuple[Turn, ...]:
     if system is not None and turns[0].role != SYSTEM:
         turns.insert(0, Turn(SYSTEM, system))
     return tuple(turns)
-
-
-def chat_turns(messages: Sequence[Any], name: str) -> list[Turn]:
-    """Turns with role and content, or with ShareGPT's from and value."""
-    turns = []
-    for number, message in enumerate(messages):
-        where = f"{name}[{number}]"
-        if not isinstance(message, Mapping):
-            raise UnfitRowError(f"{where} has to be an object with role and content")
-        role_key, content_key = ("from", "value") if "from" in message else ("role", "content")
-        role = message.get(role_key)
-        if not isinstance(role, str) or role not in SHAREGPT_ROLES:
-            raise UnfitRowError(f"{where}.{role_key} has to be one of {', '.join(SHAREGPT_ROLES)}; it is {shown(role)}")
-        turns.append(Turn(SHAREGPT_ROLES[role], content_of(message, content_key, where)))
-    return turns
 
 
 def question(columns: Mapping[str, Any]) -> str:

@@ -14,13 +14,3 @@ class Line(Protocol):
 
     def stopping(self) -> bool:
         """Whether the training was asked to save and end."""
-
-
-class Printed:
-    """The line of a training that nobody else listens to: it prints."""
-
-    def tell(self, kind: str, facts: Mapping[str, Any]) -> None:
-        print(kind, *(f"{name}={value}" for name, value in facts.items()), flush=True)  # noqa: T201
-
-    def stopping(self) -> bool:
-        return False

@@ -55,11 +55,6 @@ def saved_buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
                 yield plain_name(name), buffer
 
 
-def is_sharded(model: torch.nn.Module) -> bool:
-    """Whether each worker holds a part of the parameters only."""
-    return any(isinstance(parameter, DTensor) for _, parameter in trained_parameters(model))
-
-
 def named_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, torch.Tensor]:
     """The state, not copied."""
     tensors = {f"model.{name}": buffer for name, buffer in saved_buffers(model)}

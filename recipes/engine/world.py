@@ -36,12 +36,6 @@ class World:
             dist.all_reduce(values)
         return values
 
-    def from_first(self, values: torch.Tensor) -> torch.Tensor:
-        """What the first process has, in place."""
-        if self.size > 1:
-            dist.broadcast(values, src=0)
-        return values
-
     @contextmanager
     def first_alone(self) -> Iterator[bool]:
         """Something that the first process does while the others wait for it."""

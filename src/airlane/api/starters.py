@@ -31,7 +31,7 @@ class Starter:
 
 STARTERS: Mapping[str, Starter] = {
     "sft": Starter("fine-tune a language model on your examples", parts=("sft", "engine")),
-    "pretrain": Starter("train a language model from scratch on your text", parts=("pretrain", "sft", "engine")),
+    "pretrain": Starter("train a language model from scratch on your text", parts=("pretrain", "engine")),
     "tune": Starter("search for the settings that fine-tune best", parts=("tune", "sft", "engine")),
     "batch": Starter("let a model answer a file of prompts", parts=("batch", "engine")),
     "ray": Starter("a Ray Train program of a few files, to make your own", example="ray-train"),

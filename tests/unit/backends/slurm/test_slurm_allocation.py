@@ -623,6 +623,7 @@ def test_wait_returns_when_its_time_is_over_though_nodes_beat(bench: Bench) -> N
     bench.srun.node(0, beat=1)
     bench.srun.node(0, beat=1)
     allocation.wait(5.0)
+    assert allocation._clock() == 9.0, "it looked at the clock once more, and had no news"
 
 
 def test_the_folder_of_the_attempt_is_private(bench: Bench) -> None:
