@@ -35,7 +35,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Settings:
-    """A training."""
+    """Train on every worker of the Ray cluster; each setting is shown with its default, and with what it takes."""
 
     model: Model = field(default_factory=Model)
     architecture: Architecture = field(default_factory=Architecture)
