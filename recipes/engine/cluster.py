@@ -10,7 +10,7 @@ from typing import Any
 
 from recipes.errors import RecipeError
 
-# What Ray prints about itself, which helps nobody who trains a model. Ray reads it when it is imported.
+# What Ray prints and measures of itself, which helps nobody who trains a model. Ray reads it when it is imported.
 QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
@@ -19,6 +19,7 @@ QUIET = {
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
     "RAY_TRAIN_ENABLE_WORKER_STRUCTURED_LOGGING": "0",
+    "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 # Marks processes that have to live while the training answers a SIGTERM: `air` sends them none before.

@@ -50,11 +50,16 @@ def trainer(work: Work, taken: Share, storage: str) -> Any:
     from ray.train.torch import TorchTrainer
 
     class Trainer(TorchTrainer):  # type: ignore[misc]
-        """Without an actor that asks the dashboard each second, or that of another cluster on the same machine."""
+        """Without two actors that workers would share the cores with.
+
+        One asks the dashboard each second, or that of another cluster on the same machine; the other hands out Ray
+        data sets, of which there are none.
+        """
 
         def _create_default_callbacks(self) -> list[Any]:
             found = super()._create_default_callbacks()
-            return [one for one in found if type(one).__name__ != "PlacementGroupCleanerCallback"]
+            unwanted = {"PlacementGroupCleanerCallback", "DatasetsCallback"}
+            return [one for one in found if type(one).__name__ not in unwanted]
 
     return Trainer(
         train_on_worker,
