@@ -59,11 +59,11 @@ def run(settings: Any, data: Sequence[Any], train: Callable[..., Any], *, recipe
     stop = Stop()  # Ray has its own way to end, until here
     try:
         code = Driver(settings, recipe, stop).run(data, train)
+        if stop.number is not None:
+            sys.stdout.flush()
+            os._exit(code)  # a thread may still wait for workers; Ray cannot be shut down under it, and ends by itself
     finally:
         ray.shutdown()
-    if stop.number is not None:
-        sys.stdout.flush()
-        os._exit(code)  # a thread that still waits for workers would be in Python's way, and in Ray's
     return code
 
 

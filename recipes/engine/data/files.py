@@ -54,7 +54,8 @@ def find_files(source: str, document_characters: int) -> Files | None:
         found = [Path(name) for name in sorted(glob(str(path), recursive=True)) if Path(name).is_file()]  # noqa: PTH207
         return Files(readable(found, source), document_characters)
     if path.suffix in KNOWN or path.is_absolute() or source.startswith((".", "~")) or len(path.parts) > 2:  # noqa: PLR2004
-        raise RecipeError([f"{source}: there is no such file or folder"], f"It was looked for from {Path.cwd()}")
+        hint = f"It was looked for from {Path.cwd()}; an absolute path is found from anywhere"
+        raise RecipeError([f"{source}: there is no such file or folder"], hint)
     return None
 
 

@@ -97,6 +97,6 @@ def partition(lengths_D: np.ndarray, data: Data, random: np.random.Generator) ->
     kinds: dict[str, Callable[[], Packs]] = {
         "packed": lambda: packed(lengths_D, data.pack_tokens, random),
         "grouped": lambda: grouped(lengths_D, data.pack_documents, random),
-        "off": lambda: of_size(random.permutation(len(lengths_D)), data.pack_documents),
+        "none": lambda: of_size(random.permutation(len(lengths_D)), data.pack_documents),
     }
     return kinds[data.packing]()

@@ -32,7 +32,7 @@ class Data:
     learn: Literal["response", "all"] = "response"
     max_tokens: int = 1024
     too_long: Literal["cut", "skip", "refuse"] = "cut"
-    packing: Literal["packed", "grouped", "off"] = "packed"
+    packing: Literal["packed", "grouped", "none"] = "packed"
     pack_tokens: int = 2048
     pack_documents: int = 16
     packs: int = 8

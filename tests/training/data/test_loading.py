@@ -344,7 +344,7 @@ def test_what_changes_the_tokens_makes_another_cache(
 
 def test_what_does_not_change_the_tokens_uses_the_cache(data: Data, tmp_path: Path) -> None:
     load(data)
-    load(replace(data, packing="off", packs=3, pack_tokens=4096))
+    load(replace(data, packing="none", packs=3, pack_tokens=4096))
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
 

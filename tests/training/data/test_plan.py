@@ -12,7 +12,7 @@ from recipes.engine.data.settings import Data
 
 from .made import corpus_of, lengths_like_texts
 
-PACKINGS = ("packed", "grouped", "off")
+PACKINGS = ("packed", "grouped", "none")
 LENGTHS = lengths_like_texts(3000, 256)
 CORPUS = corpus_of(LENGTHS)
 
@@ -113,7 +113,7 @@ def test_best_fit_gives_a_bin_of_its_own_to_what_is_longer_than_a_bin() -> None:
 
 
 def test_grouped_packs_hold_documents_of_similar_length() -> None:
-    made, by_chance = plan("grouped"), plan("off")
+    made, by_chance = plan("grouped"), plan("none")
     spread = [
         np.mean([np.ptp(CORPUS.lengths_D[one._pack(pack)]) for pack in range(one.packs_per_epoch)])
         for one in (made, by_chance)

@@ -70,7 +70,7 @@ def plain_losses(made: Settings, data: Corpora) -> list[float]:
     return losses
 
 
-@pytest.mark.parametrize("packing", ["off", "grouped", "packed"])
+@pytest.mark.parametrize("packing", ["none", "grouped", "packed"])
 def test_the_first_losses_are_those_of_a_plain_loop(tmp_path: Path, packing: Any) -> None:
     data = Data(max_tokens=64, pack_tokens=128, packing=packing, pack_documents=4, packs=2)
     made = settings(tmp_path, data=data)

@@ -18,7 +18,7 @@ from recipes.tune.space import Choice, Range, Space, candidates, points, read_di
         ("[none, 8]", int | None, (None, 8)),
         ("[null, 8]", int | None, (None, 8)),
         ("[true, false]", bool, (True, False)),
-        ("[packed, off]", Literal["packed", "off"], ("packed", "off")),
+        ("[packed, none]", Literal["packed", "none"], ("packed", "none")),
         ('[["q_proj"], ["q_proj", "v_proj"]]', tuple[str, ...], (("q_proj",), ("q_proj", "v_proj"))),
     ],
 )
@@ -45,7 +45,7 @@ def test_ranges_are_even_or_logarithmic_and_whole_where_the_setting_is() -> None
         ("[1, 2", int, "takes a list, such as"),
         ("[0.01]", float, "has no choice"),
         ("[1, x]", int, "takes a whole number"),
-        ("[packed, sorted]", Literal["packed", "off"], "takes one of packed, off"),
+        ("[packed, sorted]", Literal["packed", "none"], "takes one of packed, none"),
         ("uniform a b", float, "takes a number"),
         ("uniform 2 1", float, "a lower and then a higher number, not 2 1"),
         ("uniform 0 nan", float, "a lower and then a higher number"),

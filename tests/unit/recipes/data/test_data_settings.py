@@ -42,4 +42,4 @@ def test_a_contradiction_is_told_with_its_values(words: list[str], problem: str)
 
 
 def test_documents_may_be_longer_than_a_pack_that_is_not_packed() -> None:
-    assert wrong("packing=off", "max_tokens=4096") == []
+    assert wrong("packing=none", "max_tokens=4096") == []
