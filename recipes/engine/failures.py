@@ -18,6 +18,7 @@ DEATHS = {
     "low on memory": "its node ran out of memory, and Ray ended it",
     "its node has died": "its node was lost",
     "node was terminated": "its node was lost",
+    "is temporarily unavailable": "it cannot be reached any more; its node, or the network to it, may be gone",
     "connection error code 2": "its process was killed or crashed; often for want of memory",
 }
 MOST_CHARACTERS = 300
@@ -85,7 +86,8 @@ def story_of(problem: BaseException) -> str:
     where = f"on {node[1]} (pid {pid[1]}) " if node and pid else ""
     reason = next((words for mark, words in DEATHS.items() if mark in text), None)
     if reason is None:
-        detail = text.partition("Worker exit detail: ")[2] or text.strip()
+        cause = getattr(problem, "health_check_failure", problem)  # in Ray's own words before it there is no cause
+        detail = text.partition("Worker exit detail: ")[2] or str(cause).strip()
         reason = detail.partition("\n")[0][:MOST_CHARACTERS]
     return f"{where}died: {reason}"
 

@@ -41,6 +41,7 @@ class Recipe:
     """The small recipe in a process of its own."""
 
     def __init__(self, folder: Path, address: str | None, *words: str) -> None:
+        folder.mkdir(exist_ok=True)
         self.folder = folder
         self.checkpoints = folder / "checkpoints"
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "AIR_CHECKPOINT_DIR": str(folder)}

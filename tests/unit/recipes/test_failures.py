@@ -75,6 +75,10 @@ def test_workers_that_say_nothing_are_tried_again() -> None:
         ),
         ("its node has died. Node Id: 7c", "its node was lost"),
         (
+            "it is unavailable: The actor is temporarily unavailable: RpcError: Connection refused rpc_code: 14.",
+            "it cannot be reached any more; its node, or the network to it, may be gone",
+        ),
+        (
             "its process has died. Worker exit detail: Task was killed due to the node running low on memory.",
             "its node ran out of memory, and Ray ended it",
         ),
@@ -90,6 +94,9 @@ def test_of_what_ray_says_about_a_death_one_sentence_is_left(says: str, story: s
 
 def test_what_ray_says_otherwise_is_kept() -> None:
     assert story_of(RuntimeError("Something new\nand more")) == "died: Something new"
+    unhealthy = RuntimeError("A worker health check failed.\nSomething new")
+    unhealthy.health_check_failure = ValueError("Something new")  # type: ignore[attr-defined]  # as Ray Train's has it
+    assert story_of(unhealthy) == "died: Something new"
 
 
 def test_failures_in_a_row_are_counted_anew_after_a_newer_checkpoint() -> None:
