@@ -16,9 +16,11 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
+from recipes.engine.world import sent
 from recipes.errors import RecipeError
 
 NAME = "documents"
+PADDED = "Set model.attention=padded"
 # What a model may ask of its attention that is not computed here; each of them changes the result.
 BEYOND_US = ("softcap", "s_aux", "position_bias")
 HALF = (torch.bfloat16, torch.float16)
@@ -43,7 +45,7 @@ class Documents:
         starts_D1 = torch.zeros(len(lengths_D) + 1, dtype=torch.int32)
         starts_D1[1:] = lengths_D.cumsum(0)
         lengths = tuple(lengths_D.tolist())
-        return cls(lengths, starts_D1.to(device, non_blocking=True), max(lengths), has_kernel(device))
+        return cls(lengths, sent(starts_D1, device), max(lengths), has_kernel(device))
 
 
 @cache
@@ -59,9 +61,9 @@ def attend(
     query_1HTC: torch.Tensor,
     key_1KTC: torch.Tensor,
     value_1KTC: torch.Tensor,
-    attention_mask: None,
+    attention_mask: Any,
     *,
-    documents: Documents,
+    documents: Documents | None = None,
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
@@ -72,13 +74,16 @@ def attend(
     Flash attention takes all documents at once, in bfloat16 or float16 on GPUs; elsewhere they are taken in turn.
 
     Raises:
-        RecipeError: the model's attention has something that neither way computes.
+        RecipeError: the model's attention has something that neither way computes, or the model keeps from it what
+            the documents are.
     """
     del attention_mask  # our mask is that of the documents
+    if documents is None:
+        raise RecipeError([f"{type(module).__name__} is not told which documents share a row"], hint=PADDED)
     if asked := [name for name in BEYOND_US if more.get(name) is not None]:
         raise RecipeError(
             [f"{type(module).__name__} has attention with {', '.join(asked)}, which is not computed per document"],
-            hint="Set model.attention=padded",
+            hint=PADDED,
         )
     query_1HTC, key_1KTC, value_1KTC = _in_one_precision(query_1HTC, key_1KTC, value_1KTC)
     if documents.kernel and not dropout and _suits_kernel(query_1HTC, value_1KTC):

@@ -172,7 +172,7 @@ class Training:
         norm = self.model.clip(self.settings.optimizer.clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        order = torch.tensor(self.order(batch.step), dtype=torch.float32, device=self.world.device)
+        order = torch.full((), self.order(batch.step), dtype=torch.float32, device=self.world.device)
         loss_sum, order = self.world.total(torch.stack([torch.stack(losses).sum(), order])).unbind()
         self.meter.add(loss_sum, batch.learned, packs)
         return Step(batch, packs, losses, Readout(torch.stack([loss_sum, order, norm])))

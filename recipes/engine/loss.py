@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from recipes.engine.attention import Documents
 from recipes.engine.data.corpus import Pack
+from recipes.engine.world import sent
 
 ROWS_AT_ONCE = 2048  # float32 logits of so many are held at a time
 
@@ -33,13 +34,14 @@ def _of_one_row(network: Any, pack: Pack, device: torch.device) -> torch.Tensor:
     starts_T = (lengths_D.cumsum(0) - lengths_D).repeat_interleave(lengths_D)
     places_T = torch.arange(len(ids_T)) - starts_T
     logits_1RV = network(
-        input_ids=ids_T.to(device, non_blocking=True)[None],
-        position_ids=places_T.to(device, non_blocking=True)[None],
+        input_ids=sent(ids_T, device)[None],
+        position_ids=sent(places_T, device)[None],
+        attention_mask=torch.empty(1, 1, 1, 1, device=device),  # else positions are searched for documents, on the host
         documents=Documents.of(lengths_D, device),
-        logits_to_keep=rows_R.to(device, non_blocking=True),
+        logits_to_keep=sent(rows_R, device),
         use_cache=False,
     ).logits
-    return _summed(logits_1RV[0], targets_R.to(device, non_blocking=True))
+    return _summed(logits_1RV[0], sent(targets_R, device))
 
 
 def _of_padded_rows(network: Any, pack: Pack, device: torch.device) -> torch.Tensor:
@@ -49,11 +51,13 @@ def _of_padded_rows(network: Any, pack: Pack, device: torch.device) -> torch.Ten
     ids_DL[inside_DL] = torch.from_numpy(pack.ids_T)
     learn_DL = torch.zeros_like(inside_DL)
     learn_DL[inside_DL] = torch.from_numpy(pack.learn_T)
+    rows_2R = learn_DL[:, 1:].nonzero(as_tuple=True)
+    targets_R = ids_DL[:, 1:][rows_2R]
     logits_DLV = network(
-        input_ids=ids_DL.to(device), attention_mask=inside_DL.long().to(device), use_cache=False
+        input_ids=sent(ids_DL, device), attention_mask=sent(inside_DL.long(), device), use_cache=False
     ).logits
-    next_DL = learn_DL[:, 1:].to(device)
-    return _summed(logits_DLV[:, :-1][next_DL], ids_DL[:, 1:].to(device)[next_DL])
+    documents_R, places_R = (sent(one_R, device) for one_R in rows_2R)
+    return _summed(logits_DLV[documents_R, places_R], sent(targets_R, device))
 
 
 def _summed(logits_RV: torch.Tensor, targets_R: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,8 @@ from recipes.engine import attention
 from recipes.errors import RecipeError
 
 NEW = "new"
+# Of what transformers calls the layers of a model, those that see other tokens through `attention` alone.
+ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
 
 
 @dataclass(frozen=True)
@@ -180,13 +182,20 @@ def attends_by_document(model: Model, network: Any) -> bool:
     """
     if model.attention == "padded":
         return False
-    able = bool(getattr(network, "_supports_attention_backend", False))
-    if model.attention == "documents" and not able:
-        raise RecipeError(
-            [f"model.attention=documents: {type(network).__name__} has an attention of its own"],
-            hint="Set model.attention=padded",
-        )
-    return able
+    mixes = _mixes_documents(network)
+    if model.attention == "documents" and mixes:
+        raise RecipeError([f"model.attention=documents: {type(network).__name__} {mixes}"], hint=attention.PADDED)
+    return mixes is None
+
+
+def _mixes_documents(network: Any) -> str | None:
+    """What a network has that would let a document of a row see the ones before; None where there is nothing."""
+    if not getattr(network, "_supports_attention_backend", False):
+        return "has an attention of its own"
+    kinds = set(getattr(network.config.get_text_config(), "layer_types", None) or ()) - ATTENTION_LAYERS
+    if kinds:
+        return f"has layers of {', '.join(sorted(kinds))}"
+    return "has layers with a state" if getattr(network, "_is_stateful", False) else None
 
 
 def computes_in(model: Model, device: torch.device) -> torch.dtype:

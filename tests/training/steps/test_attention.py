@@ -11,9 +11,21 @@ import torch
 from recipes.engine import attention
 from recipes.engine.data.corpus import Pack
 from recipes.engine.loss import summed_loss
-from recipes.engine.model import Architecture, Lora, Model, load_network
+from recipes.engine.model import Architecture, Lora, Model, attends_by_document, load_network
 from recipes.errors import RecipeError
-from transformers import AutoModelForCausalLM, GptOssConfig, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    GptOssConfig,
+    GraniteMoeHybridConfig,
+    Lfm2Config,
+    Llama4TextConfig,
+    LlamaConfig,
+    MiniMaxConfig,
+    MistralConfig,
+    NemotronConfig,
+    Qwen2Config,
+    Qwen3Config,
+)
 
 from .made import MadeTokenizer, corpus
 
@@ -106,6 +118,53 @@ def test_attention_that_is_not_computed_here_is_refused_and_not_left_out() -> No
     with pytest.raises(RecipeError, match="GptOssAttention has attention with s_aux") as caught:
         summed_loss(made, corpus(2, 0).pack(range(2)), CPU, by_document=True)
     assert caught.value.hint == "Set model.attention=padded"
+
+
+@pytest.mark.parametrize(
+    ("config", "has"),
+    [
+        (
+            GraniteMoeHybridConfig(
+                **SIZES, layer_types=["mamba", "attention"], num_local_experts=2, num_experts_per_tok=1,
+                mamba_n_heads=8, mamba_d_head=8, mamba_d_state=8,
+            ),
+            "has layers of linear_attention",
+        ),
+        (
+            MiniMaxConfig(
+                **SIZES, layer_types=["linear_attention", "full_attention"], num_local_experts=2, num_experts_per_tok=1
+            ),
+            "has layers of linear_attention",
+        ),
+        (Lfm2Config(**SIZES, layer_types=["conv", "full_attention"]), "has layers of conv"),
+        (Llama4TextConfig(**SIZES, num_local_experts=2, intermediate_size_mlp=48), "has layers of chunked_attention"),
+    ],
+)  # fmt: skip
+def test_a_model_whose_other_layers_would_mix_documents_gets_a_row_for_each(config: Any, has: str) -> None:
+    made = AutoModelForCausalLM.from_config(config)
+    assert not attends_by_document(Model(), made)
+    with pytest.raises(RecipeError, match=has) as caught:
+        attends_by_document(Model(attention="documents"), made)
+    assert caught.value.hint == "Set model.attention=padded"
+
+
+def test_a_model_that_does_not_tell_its_attention_of_documents_is_refused() -> None:
+    made = network(NemotronConfig(**SIZES))
+    with pytest.raises(RecipeError, match="NemotronAttention is not told which documents share a row") as caught:
+        summed_loss(made, corpus(2, 0).pack(range(2)), CPU, by_document=True)
+    assert caught.value.hint == "Set model.attention=padded"
+
+
+@pytest.mark.parametrize("by_document", [True, False])
+def test_the_host_waits_for_nothing_that_the_device_computes(
+    by_document: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = torch.device("meta")  # there whoever looks at a number fails
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)  # which asks for a device that computes
+    made = network(how=attention.NAME if by_document else "eager").to(device)
+    loss = summed_loss(made, corpus(3, 0).pack(range(3)), device, by_document=by_document)
+    loss.backward()
+    assert all(one.grad is not None for one in made.parameters())
 
 
 def test_many_rows_of_logits_are_taken_in_parts_with_the_same_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
