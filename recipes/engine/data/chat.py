@@ -26,6 +26,8 @@ PLAIN_TEMPLATE = (
 )
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 MARK_IT = "Mark what the assistant says with {% generation %} in a template: data.chat_template=FILE; or data.learn=all"
+# What Python code in a template raises, such as messages[0]['content'].index('x'), beside the errors of templates.
+REFUSALS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError)
 
 
 class RefusedError(Exception):
@@ -84,7 +86,7 @@ class ChatTemplate:
             return self.tokenizer.apply_chat_template(messages, chat_template=self.text, **options)
         except TemplateSyntaxError as error:
             raise RecipeError([f"{self.name}:{error.lineno}: is no template: {error.message}"]) from error
-        except (TemplateError, TypeError) as error:
+        except (*REFUSALS, TemplateError) as error:
             raise RefusedError(f"{self.name} refuses it: {error}") from error
 
     def said(self, turns: Sequence[Turn], whole: str) -> list[tuple[int, int]]:

@@ -6,14 +6,18 @@ import codecs
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
+from typing import Any
 
+from recipes.engine.data.json_text import NoJsonError, from_json, half_character, may_have_half_characters
 from recipes.engine.data.rows import Corrupt, Place, Row, row_of
 from recipes.errors import RecipeError
 
 ROWS_AT_ONCE = 1024  # of Parquet
+TOLD_AT_ONCE = 10
 
 
 @dataclass(frozen=True)
@@ -25,15 +29,16 @@ class Files:
 
     def rows(self) -> Iterator[Row | Corrupt]:
         for path in self.paths:
-            if path.suffix in TEXTS:
-                yield from text_rows(path, self.document_characters)
-            else:
-                yield from READERS[path.suffix](path)
+            with reading(path):
+                if kind_of_file(path) in TEXTS:
+                    yield from text_rows(path, self.document_characters)
+                else:
+                    yield from READERS[kind_of_file(path)](path)
 
     def digest(self) -> str:
         whole = hashlib.sha256()
         for path in self.paths:
-            with path.open("rb") as file:
+            with reading(path), path.open("rb") as file:
                 whole.update(json.dumps([str(path), hashlib.file_digest(file, "sha256").hexdigest()]).encode())
         return whole.hexdigest()
 
@@ -44,24 +49,68 @@ def find_files(source: str, document_characters: int) -> Files | None:
     Raises:
         RecipeError: there are none that can be read.
     """
-    path = Path(source).expanduser()
-    if path.is_dir():
-        found = [file for file in sorted(path.rglob("*")) if file.suffix in KNOWN and not is_hidden(file, path)]
-        return Files(readable(found, source), document_characters)
-    if path.is_file():
-        return Files(readable([path], source), document_characters)
-    if has_magic(source):
-        found = [Path(name) for name in sorted(glob(str(path), recursive=True)) if Path(name).is_file()]  # noqa: PTH207
-        return Files(readable(found, source), document_characters)
-    if path.suffix in KNOWN or path.is_absolute() or source.startswith((".", "~")) or len(path.parts) > 2:  # noqa: PLR2004
+    try:
+        path = Path(source).expanduser()
+        if path.is_dir():
+            return Files(readable(below(path, set()), source), document_characters)
+        if path.is_file():
+            return Files(readable([path], source), document_characters)
+        if has_magic(source):
+            found = [Path(name) for name in sorted(glob(str(path), recursive=True)) if not Path(name).is_dir()]  # noqa: PTH207
+            return Files(readable(found, source), document_characters)
+    except (OSError, RuntimeError) as error:  # RuntimeError: there is no such ~user
+        raise RecipeError([f"{source}: cannot be looked into: {error}"]) from error
+    if is_path(source):
         hint = f"It was looked for from {Path.cwd()}; an absolute path is found from anywhere"
         raise RecipeError([f"{source}: there is no such file or folder"], hint)
     return None
 
 
-def is_hidden(file: Path, folder: Path) -> bool:
-    """Whether it is no file to show, as those of version control and editors."""
-    return not file.is_file() or any(part.startswith(".") for part in file.relative_to(folder).parts)
+def is_path(source: str) -> bool:
+    """Whether it is meant as a path: data sets of the hub are called NAME or NAME/DATASET."""
+    path = Path(source)
+    parts_of_a_data_set = 2
+    return (
+        kind_of_file(path) in KNOWN
+        or path.is_absolute()
+        or source.startswith((".", "~"))
+        or len(path.parts) > parts_of_a_data_set
+    )
+
+
+def below(folder: Path, entered: set[Path]) -> list[Path]:
+    """The files with data in a folder and below it, without hidden ones; links are followed, to each folder once.
+
+    Raises:
+        RecipeError: something with data in it cannot be read: it would be missing without a word.
+        OSError: a folder cannot be looked into.
+    """
+    entered.add(folder.resolve())
+    found = []
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            found += below(entry, entered) if entry.resolve() not in entered else []
+        elif kind_of_file(entry) in KNOWN | NOT_READ:
+            if not entry.exists():
+                raise RecipeError([f"{entry}: is a link to {entry.readlink()}, which is not there"])
+            found += [entry] if entry.is_file() else []
+    return found
+
+
+def kind_of_file(path: Path) -> str:
+    return path.suffix.lower()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Says which file it was that could not be read."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RecipeError([f"{path}: cannot be read: {reason}"], "Every file of the source is needed") from error
 
 
 def readable(paths: Sequence[Path], source: str) -> tuple[Path, ...]:
@@ -69,11 +118,15 @@ def readable(paths: Sequence[Path], source: str) -> tuple[Path, ...]:
     needed = f"Files end in {', '.join(sorted(KNOWN))}"
     if not paths:
         raise RecipeError([f"{source}: no file there can be read"], needed)
-    if unknown := [str(path) for path in paths if path.suffix not in KNOWN]:
-        raise RecipeError([f"{name}: is of no kind that is known" for name in unknown], needed)
-    if len({path.suffix in TEXTS for path in paths}) > 1:
-        text = next(path for path in paths if path.suffix in TEXTS)
-        rows = next(path for path in paths if path.suffix not in TEXTS)
+    if unknown := [path for path in paths if kind_of_file(path) not in KNOWN]:
+        told = [f"{path}: is of no kind that is known" for path in unknown[:TOLD_AT_ONCE]]
+        more = [f"and {len(unknown) - TOLD_AT_ONCE:,} more"] if len(unknown) > TOLD_AT_ONCE else []
+        others = {kind_of_file(path) for path in paths} & KNOWN
+        pattern = f", or choose with a pattern, such as '{Path(source, '**', '*' + min(others))}'" if others else ""
+        raise RecipeError(told + more, f"{needed}: unpack or convert it{pattern}")
+    if len({kind_of_file(path) in TEXTS for path in paths}) > 1:
+        text = next(path for path in paths if kind_of_file(path) in TEXTS)
+        rows = next(path for path in paths if kind_of_file(path) not in TEXTS)
         raise RecipeError(
             [f"{source} holds texts, such as {text}, and rows, such as {rows}"],
             f"Choose with a pattern, such as '{Path(source, '**', '*' + rows.suffix)}'",
@@ -91,26 +144,34 @@ def json_line_rows(path: Path) -> Iterator[Row | Corrupt]:
                 yield line
             elif line.strip():
                 try:
-                    yield row_of(place, json.loads(line.rstrip()))
-                except ValueError as error:
-                    yield Corrupt(place, f"is no JSON: {why_no_json(error)}")
+                    value = from_json(line.rstrip())
+                except NoJsonError as error:
+                    yield Corrupt(place, str(error))
+                else:
+                    yield row_of_json(place, value, suspect=may_have_half_characters(line))
 
 
 def json_rows(path: Path) -> Iterator[Row | Corrupt]:
     """The items of a list, counted from 0."""
+    hint = "A file with an object on each line has to end in .jsonl"
     try:
-        items = json.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+        items = from_json(text)
     except UnicodeDecodeError as error:
         raise RecipeError([f"{path}: is no UTF-8 from byte {error.start} on"]) from error
-    except json.JSONDecodeError as error:
-        hint = "A file with an object on each line has to end in .jsonl"
-        raise RecipeError([f"{path}:{error.lineno}: is no JSON: {why_no_json(error)}"], hint) from error
+    except NoJsonError as error:
+        raise RecipeError([f"{path}:{error.line}: {error}"] if error.line else [f"{path}: {error}"], hint) from error
     if not isinstance(items, list):
-        raise RecipeError(
-            [f"{path}: needs a list of objects"], "A file with an object on each line has to end in .jsonl"
-        )
+        raise RecipeError([f"{path}: needs a list of objects"], hint)
+    suspect = may_have_half_characters(text)
     for number, item in enumerate(items):
-        yield row_of(Place(f"{path}, item ", number), item)
+        yield row_of_json(Place(f"{path}, item ", number), item, suspect=suspect)
+
+
+def row_of_json(place: Place, value: object, *, suspect: bool) -> Row | Corrupt:
+    """A row, if the value has columns; where it is `suspect`, all of its texts have to be whole characters."""
+    half = half_character(value) if suspect else None
+    return Corrupt(place, f"has half of a character, {half}, without its other half") if half else row_of(place, value)
 
 
 def parquet_rows(path: Path) -> Iterator[Row | Corrupt]:
@@ -121,11 +182,31 @@ def parquet_rows(path: Path) -> Iterator[Row | Corrupt]:
     number = 0
     try:
         for batch in parquet.ParquetFile(path).iter_batches(batch_size=ROWS_AT_ONCE):
-            for columns in batch.to_pylist():
-                yield Row(Place(f"{path}, row ", number), columns)
+            for columns in columns_of(batch):
+                place = Place(f"{path}, row ", number)
+                yield Corrupt(place, columns) if isinstance(columns, str) else Row(place, columns)
                 number += 1
     except (pa.ArrowException, OSError) as error:
         raise RecipeError([f"{path}, row {number}: cannot be read: {first_line(error)}"]) from error
+
+
+def columns_of(batch: Any) -> list[dict[str, Any] | str]:
+    """Each row of a batch of Arrow; in place of one that Python has no value for, which column that is and why."""
+    try:
+        whole: list[dict[str, Any] | str] = batch.to_pylist()
+    except (ValueError, OverflowError):  # a text that is no UTF-8, a date beyond the year 9999
+        return [columns_of_row(batch, row) for row in range(batch.num_rows)]
+    return whole
+
+
+def columns_of_row(batch: Any, row: int) -> dict[str, Any] | str:
+    columns: dict[str, Any] = {}
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            columns[name] = values[row].as_py()
+        except (ValueError, OverflowError) as error:
+            return f"{name} cannot be read: {first_line(error)}"
+    return columns
 
 
 def text_rows(path: Path, document_characters: int) -> Iterator[Row | Corrupt]:
@@ -165,12 +246,6 @@ def decoded(place: Place, raw: bytes) -> str | Corrupt:
         return Corrupt(place, f"is no UTF-8: byte 0x{raw[error.start]:02x} at column {error.start + 1}")
 
 
-def why_no_json(error: ValueError) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg[0].lower()}{error.msg[1:]} at column {error.colno}"
-    return str(error)
-
-
 def first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]
 
@@ -183,3 +258,5 @@ READERS: dict[str, Callable[[Path], Iterator[Row | Corrupt]]] = {
 }
 TEXTS = {".txt", ".md", ".rst", ".py"}
 KNOWN = READERS.keys() | TEXTS
+# Kinds that hold data, too: among other files, these are not there by chance.
+NOT_READ = {".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".tgz", ".csv", ".tsv", ".arrow", ".feather", ".orc", ".avro"}

@@ -12,6 +12,9 @@ SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
 ROLES = {role: role for role in (SYSTEM, "developer", USER, ASSISTANT, TOOL)}
 SHAREGPT_ROLES = ROLES | {"human": USER, "gpt": ASSISTANT, "chatgpt": ASSISTANT, "model": ASSISTANT, "function": TOOL}
 
+THOUGHTS = ("reasoning_content", "reasoning", "thinking")  # beside what is said
+WEIGHTS = ("weight", "train", "loss")  # whether a turn is learned, in other formats
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -85,7 +88,24 @@ def read_chat(columns: Mapping[str, Any]) -> Conversation:
         raise UnfitRowError(
             f"{name} has to be a list of turns; it is {'empty' if messages == [] else kind_of(messages)}"
         )
-    return conversation(turns_of(messages, name))
+    turns = turns_of(messages, name)
+    refuse_what_is_not_shown(columns, messages, name)
+    return conversation(turns)
+
+
+def refuse_what_is_not_shown(columns: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], name: str) -> None:
+    """Refuse a chat of which something would be left out, or learned against its own words, without a word said."""
+    if columns.get("tools") not in (None, "", "[]", []):
+        raise UnfitRowError("tools: what tools there are has to be written out in a turn of the system")
+    for number, message in enumerate(messages):
+        for key in THOUGHTS:
+            if isinstance(message.get(key), str) and message[key].strip():
+                raise UnfitRowError(f"{name}[{number}].{key}: thoughts have to be written out with what is said")
+        weights = WEIGHTS if SHAREGPT_ROLES[message.get("from", message.get("role"))] == ASSISTANT else ()
+        for key in weights:
+            if isinstance(message.get(key), int | float) and message[key] != 1:
+                told = f"{name}[{number}].{key} is {str(message[key]).lower()}"
+                raise UnfitRowError(f"{told}: all turns of the assistant are learned, and alike")
 
 
 def turns_of(messages: Sequence[Any], name: str) -> list[Turn]:
@@ -108,8 +128,9 @@ def turns_of(messages: Sequence[Any], name: str) -> list[Turn]:
 
 def content_of(message: Mapping[str, Any], key: str, where: str) -> str:
     """The text of a message, which may come in parts."""
-    if message.get("tool_calls"):
-        raise UnfitRowError(f"{where}.tool_calls: calls of tools have to be written out in {key}")
+    called = next((name for name in ("tool_calls", "function_call") if message.get(name)), None)
+    if called:
+        raise UnfitRowError(f"{where}.{called}: calls of tools have to be written out in {key}")
     content = message.get(key)
     if isinstance(content, list):
         parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]

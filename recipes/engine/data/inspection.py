@@ -61,7 +61,9 @@ class Inspection:
             return
         elif isinstance(encoded.sample.document, Text):
             self.counts["parted"] += 1
-            parts = [part(encoded, start, start + longest) for start in range(0, len(encoded.ids), longest)]
+            # A part begins with the last token of the one before: the first is not learned, and so each one is, once.
+            starts = range(0, len(encoded.ids) - 1, longest - 1)
+            parts = [part(encoded, start, start + longest) for start in starts]
         else:
             self.counts["cut"] += 1
             parts = [part(encoded, 0, longest)]

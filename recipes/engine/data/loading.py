@@ -19,6 +19,7 @@ from recipes.engine.data.corpus import CorpusBuilder
 from recipes.engine.data.encoding import Encoder, Sample
 from recipes.engine.data.formats import FORMATS, Document, document_of, names, recognized
 from recipes.engine.data.inspection import TOLD_AT_ONCE, Inspection
+from recipes.engine.data.plan import packs_in_all
 from recipes.engine.data.rows import Corrupt, Row, Source
 from recipes.engine.data.settings import Data
 from recipes.engine.data.sources import open_source
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Tell = Callable[[str], None]
-LAYOUT = 1  # of the cache, and of what is put into it: a change makes new caches
+CODE = Path(__file__).parent  # what makes the tokens; whoever changes how wants new ones
 ROWS_AT_ONCE = 1000
 ROWS_TO_RECOGNIZE = 20
 TELL_EVERY_S = 10.0
@@ -51,7 +52,24 @@ def load_corpora(data: Data, tokenizer: PreTrainedTokenizerBase, tell: Tell) -> 
         facts = replace(learned.facts, evaluation_documents=evaluated.facts.documents)
         corpora = Corpora(learned.train, evaluated.train, facts)
     tell(str(corpora.facts))
+    for remark in remarks(corpora, data):
+        tell(remark)
     return corpora
+
+
+def remarks(corpora: Corpora, data: Data) -> Iterator[str]:
+    """What few documents lead to, and may not be meant."""
+    if corpora.evaluation is None and data.eval_share > 0:
+        yield (
+            f"Nothing is evaluated: data.eval_share={data.eval_share} of so few documents is none. "
+            "Take a larger share, or data.eval_source"
+        )
+    packs = packs_in_all(corpora.train, data)
+    if packs < data.packs:
+        yield (
+            f"All documents fit into {packs:,} pack{'s' * (packs != 1)}, and each step takes data.packs={data.packs}: "
+            f"it learns the same ones again. Take data.packs={packs}, or smaller packs"
+        )
 
 
 def load(data: Data, tokenizer: PreTrainedTokenizerBase, tell: Tell, *, eval_share: float) -> Corpora:
@@ -59,7 +77,7 @@ def load(data: Data, tokenizer: PreTrainedTokenizerBase, tell: Tell, *, eval_sha
     source = open_source(data)
     template = None if data.format == "text" else ChatTemplate(tokenizer, data.chat_template)
     made_of = {
-        "layout": LAYOUT,
+        "code": digest_of_code(CODE),
         "source": source.digest(),
         "tokenizer": digest_of_tokenizer(tokenizer),
         "template": template and template.text,
@@ -76,10 +94,27 @@ def load(data: Data, tokenizer: PreTrainedTokenizerBase, tell: Tell, *, eval_sha
 
 
 def cache_folder(data: Data) -> Path:
-    if data.cache_dir:
-        return Path(data.cache_dir).expanduser()
+    """Where caches are kept.
+
+    Raises:
+        RecipeError: nothing says where.
+    """
     home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "airlane-recipes"
+    try:
+        if data.cache_dir:
+            return Path(data.cache_dir).expanduser()
+        return (Path(home) if home else Path.home() / ".cache") / "airlane-recipes"
+    except RuntimeError as error:
+        raise RecipeError(
+            [f"There is no folder for the cache of the tokens: {error}"], "Say where: data.cache_dir=FOLDER"
+        ) from error
+
+
+def digest_of_code(folder: Path) -> str:
+    whole = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        whole.update(path.name.encode() + b"\0" + path.read_bytes())
+    return whole.hexdigest()
 
 
 def digest_of_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -115,8 +150,7 @@ def build(
             told_at = time.monotonic()
     inspection.close()
     if not len(learned):
-        reasons = left_out(inspection, data, len(held_out))
-        raise RecipeError([f"{data.source} leaves no document to learn from: {reasons}"])
+        raise nothing_left(inspection, data, len(held_out))
     train = learned.build()
     facts = Facts(
         source=data.source,
@@ -131,15 +165,19 @@ def build(
     return Corpora(train, held_out.build() if len(held_out) else None, facts)
 
 
-def left_out(inspection: Inspection, data: Data, held_out: int) -> str:
-    """Why nothing is left."""
+def nothing_left(inspection: Inspection, data: Data, held_out: int) -> RecipeError:
+    """Why nothing is left, and what would leave something."""
+    longest, larger = f"data.max_tokens={data.max_tokens}", "Take a larger data.max_tokens"
     reasons = [
-        (inspection.counts["corrupt"], "rows are corrupt"),
-        (inspection.counts["too_long"], f"are longer than data.max_tokens={data.max_tokens}"),
-        (inspection.counts["nothing_learned"], f"have no response within data.max_tokens={data.max_tokens}"),
-        (held_out, f"are held out by data.eval_share={data.eval_share}"),
+        (inspection.counts["corrupt"], "corrupt", "Mend the rows"),
+        (inspection.counts["too_long"], f"longer than {longest}", f"{larger}, or data.too_long=cut"),
+        (inspection.counts["nothing_learned"], f"with nothing to learn within {longest}", larger),
+        (held_out, f"held out by data.eval_share={data.eval_share}", "Take a smaller data.eval_share, or more rows"),
     ]
-    return ", ".join(f"{count:,} {reason}" for count, reason in reasons if count) or "it has no rows"
+    given = [(f"{count:,} {reason}", hint) for count, reason, hint in reasons if count]
+    told = ", ".join(reason for reason, _ in given) or "it has no rows"
+    hints = "; ".join(hint for _, hint in given)
+    return RecipeError([f"{data.source} leaves no document to learn from: {told}"], hints)
 
 
 def of_format(rows: Iterator[Row | Corrupt], data: Data) -> tuple[str, Iterator[Row | Corrupt]]:

@@ -86,6 +86,15 @@ class Plan:
         return partition(self._lengths_D, self._data, np.random.default_rng([self._seed, epoch]))
 
 
+def packs_in_all(corpus: Corpus, data: Data) -> int:
+    """How many packs an epoch has; no more than a step takes are counted."""
+    if data.packing == "packed":
+        many = len(corpus.ids_N) > data.packs * data.pack_tokens
+    else:
+        many = len(corpus) > data.packs * data.pack_documents
+    return data.packs if many else Plan(corpus.lengths_D, corpus.learned_D, data, seed=0).packs_per_epoch
+
+
 def evaluation_batch(corpus: Corpus, data: Data) -> GlobalBatch:
     """Every document once, in packs that are the same whenever they are asked for."""
     random = np.random.default_rng(0)

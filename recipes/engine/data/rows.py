@@ -65,4 +65,5 @@ def kind_of(value: object) -> str:
     if value is None:
         return "null"
     kinds = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    kinds |= {bytes: "bytes", tuple: "a pair"}  # of Parquet
     return next((words for kind, words in kinds.items() if isinstance(value, kind)), f"a {type(value).__name__}")

@@ -41,10 +41,16 @@ class Data:
 
 def contradictions(data: Data) -> Iterator[str]:
     """Settings that no training can be made with."""
-    for name in ("max_tokens", "pack_tokens", "pack_documents", "packs", "limit"):
+    for name in ("source", "eval_source"):
+        value = getattr(data, name)
+        if value is not None and not value.strip():
+            yield f"data.{name} is empty: it takes a file, a folder, a pattern, or the name of a data set"
+    for name in ("pack_tokens", "pack_documents", "packs", "limit"):
         value = getattr(data, name)
         if value is not None and value < 1:
             yield f"data.{name}={value} has to be 1 or more"
+    if data.max_tokens < 2:  # noqa: PLR2004
+        yield f"data.max_tokens={data.max_tokens} has to be 2 or more: the first token of a document is never learned"
     if not 0 <= data.eval_share < 1:
         yield f"data.eval_share={data.eval_share} has to be 0 or more, and less than 1"
     if data.packing == "packed" and data.max_tokens > data.pack_tokens:

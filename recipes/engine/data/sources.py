@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from recipes.engine.data.docstrings import Docstrings
 from recipes.engine.data.files import find_files
 from recipes.engine.data.hub import HubDataset
 from recipes.engine.data.rows import Source
+from recipes.engine.data.saved import SavedDataset, is_saved
 from recipes.engine.data.settings import Data
 
 DOCSTRINGS = "docstrings"
@@ -20,5 +23,7 @@ def open_source(data: Data) -> Source:
     """
     if data.source == DOCSTRINGS:
         return Docstrings()
+    if is_saved(data.source):
+        return SavedDataset(Path(data.source).expanduser(), data.split)
     files = find_files(data.source, CHARACTERS_PER_TOKEN * data.max_tokens)
     return files or HubDataset(data.source, data.subset, data.split)

@@ -170,6 +170,22 @@ def test_what_a_template_refuses_does_not_keep_the_others_from_being_encoded() -
     assert sound.sample.document == ONE
 
 
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("messages[0]['content'].index('~')", "substring not found"),
+        ("1 / 0", "division by zero"),
+        ("messages[7]['content'] + ''", "list object has no element 7"),
+        ("messages[0]['content'] + 1", 'can only concatenate str (not "int") to str'),
+    ],
+)
+def test_code_of_a_template_that_fails_refuses_the_row(tmp_path: Path, code: str, told: str) -> None:
+    file = tmp_path / "mine.jinja"
+    file.write_text(f"{{{{ {code} }}}}", encoding="utf-8")
+    [refused] = encode(byte_level(None), ONE, file=str(file))
+    assert str(refused) == f"rows.jsonl:3: {file} refuses it: {told}"
+
+
 def test_a_template_can_be_given_as_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.jinja"
     file.write_text(CHATML, encoding="utf-8")

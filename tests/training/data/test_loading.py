@@ -30,7 +30,8 @@ TOKENIZER = byte_level(CHATML)
 @pytest.fixture
 def data(tmp_path: Path) -> Data:
     """A hundred rows of questions, a cache of their own."""
-    return Data(source=write(tmp_path / "rows.jsonl", questions(100)), cache_dir=str(tmp_path / "cache"), eval_share=0)
+    source = write(tmp_path / "rows.jsonl", questions(100))
+    return Data(source=source, cache_dir=str(tmp_path / "cache"), eval_share=0, packs=1)
 
 
 def questions(rows: int) -> list[dict[str, Any]]:
@@ -61,9 +62,11 @@ def words(corpora: Corpora) -> list[str]:
 
 
 def test_a_conversation_cut_before_the_response_leaves_nothing(data: Data) -> None:
-    assert refused(replace(data, max_tokens=5)).problems == (
-        f"{data.source} leaves no document to learn from: 100 have no response within data.max_tokens=5",
+    error = refused(replace(data, max_tokens=5))
+    assert error.problems == (
+        f"{data.source} leaves no document to learn from: 100 with nothing to learn within data.max_tokens=5",
     )
+    assert error.hint == "Take a larger data.max_tokens"
 
 
 def test_documents_are_those_of_the_source_in_its_order_with_their_places(data: Data) -> None:
@@ -157,7 +160,7 @@ def test_a_row_that_the_template_refuses_is_corrupt(data: Data, tmp_path: Path) 
 def test_a_source_that_leaves_nothing_is_refused(data: Data, tmp_path: Path) -> None:
     source = write(tmp_path / "corrupt.jsonl", CORRUPT[1:3])
     assert refused(replace(data, source=source, corrupt="skip", format="prompt")).problems == (
-        f"{source} leaves no document to learn from: 2 rows are corrupt",
+        f"{source} leaves no document to learn from: 2 corrupt",
     )
     assert refused(replace(data, source=write(tmp_path / "empty.jsonl", []))).problems == (
         f"{tmp_path}/empty.jsonl has no rows",
@@ -172,7 +175,7 @@ def test_rows_that_are_all_corrupt_are_refused_before_their_format_is_known(data
 
 def test_a_source_that_is_held_out_as_a_whole_is_refused(data: Data) -> None:
     assert refused(replace(data, eval_share=1 - 1e-15)).problems == (
-        f"{data.source} leaves no document to learn from: 100 are held out by data.eval_share=0.999999999999999",
+        f"{data.source} leaves no document to learn from: 100 held out by data.eval_share=0.999999999999999",
     )
 
 
@@ -221,9 +224,18 @@ def test_a_long_text_goes_on_in_the_next_document(data: Data, tmp_path: Path) ->
     corpora = load(replace(data, source=write(tmp_path / "long.jsonl", [{"text": text}]), max_tokens=50))
     corpus = corpora.train
     assert corpus.lengths_D.max() == 50
-    assert TOKENIZER.decode(corpus.ids_N) == f"<|bos|>{text}<|eos|>"
+    assert TOKENIZER.decode(corpus.ids_N[corpus.learn_N]) == f"{text}<|eos|>"
     assert (corpora.facts.parted, corpora.facts.cut) == (1, 0)
     assert corpus.learned_D.tolist() == (corpus.lengths_D - 1).tolist()
+
+
+def test_each_token_of_a_text_but_its_first_is_learned_once_however_it_is_parted(data: Data, tmp_path: Path) -> None:
+    source = write(tmp_path / "long.jsonl", [{"text": "One two three four five six seven."}])
+    [[whole]] = [[load(replace(data, source=source)).train.ids_N]]
+    for longest in range(2, len(whole) + 1):
+        corpus = load(replace(data, source=source, max_tokens=longest)).train
+        assert corpus.ids_N[corpus.learn_N].tolist() == whole[1:].tolist()
+        assert corpus.lengths_D.max() == longest
 
 
 def test_text_files_are_texts(data: Data, tmp_path: Path) -> None:
@@ -248,6 +260,54 @@ def test_parquet_is_read_and_a_damaged_file_refused(data: Data, tmp_path: Path) 
     assert corpora.train.place(2) == f"{path}, row 2"
     path.write_bytes(path.read_bytes()[:-20])
     assert refused(replace(data, source=str(path))).problems[0].startswith(f"{path}, row 0: cannot be read: ")
+
+
+def test_a_value_of_parquet_that_cannot_be_read_is_named_and_costs_its_row_alone(data: Data, tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    broken = pa.array([b"\xff", b"b", b"c"]).view(pa.string())
+    table = pa.table({"text": broken, "day": pa.array([1, 10**7, 3], pa.date32())})
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(table, path)
+    first, second = refused(replace(data, source=str(path))).problems
+    assert first.startswith(f"{path}, row 0: text cannot be read: 'utf-8' codec can't decode")
+    assert second == f"{path}, row 1: day cannot be read: date value out of range"
+    corpora = load(replace(data, source=str(path), corrupt="skip"))
+    assert [corpora.train.place(document) for document in range(len(corpora.train))] == [f"{path}, row 2"]
+    assert corpora.facts.corrupt == 2
+
+
+def test_a_data_set_that_was_saved_on_disk_has_the_rows_of_its_split(data: Data, tmp_path: Path) -> None:
+    import datasets
+
+    rows = questions(4)
+    one = tmp_path / "one"
+    datasets.Dataset.from_list(rows).save_to_disk(str(one))
+    corpora = load(replace(data, source=str(one)))
+    assert words(corpora) == words(load(replace(data, limit=4)))
+    assert corpora.train.place(3) == f"{one}, row 3"
+    more = tmp_path / "more"
+    splits = {"train": datasets.Dataset.from_list(rows), "test": datasets.Dataset.from_list(rows[:1])}
+    datasets.DatasetDict(splits).save_to_disk(str(more))
+    corpora = load(replace(data, source=str(more), eval_source=str(more)))
+    assert (len(corpora.train), corpora.facts.evaluation_documents) == (4, 1)
+    error = refused(replace(data, source=str(more), split="dev"))
+    assert error.problems == (f"{more}: has no split dev; it has test, train",)
+
+
+def test_a_data_set_that_was_saved_anew_is_read_anew_and_a_damaged_one_refused(data: Data, tmp_path: Path) -> None:
+    import datasets
+
+    home = tmp_path / "saved"
+    datasets.Dataset.from_list(questions(4)).save_to_disk(str(home))
+    assert len(load(replace(data, source=str(home))).train) == 4
+    datasets.Dataset.from_list(questions(3)).save_to_disk(str(home))
+    assert len(load(replace(data, source=str(home))).train) == 3
+    [arrow] = home.glob("*.arrow")
+    arrow.write_bytes(arrow.read_bytes()[:50])
+    error = refused(replace(data, source=str(home)))
+    assert error.problems[0].startswith(f"{home}: cannot be read as what datasets has saved: ")
 
 
 def test_a_data_set_that_the_hub_does_not_give_is_told(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,6 +340,27 @@ def test_a_data_set_of_the_hub_stood_in_for_by_one_on_disk_has_its_rows(
 
 def test_the_texts_of_a_source_are_all_its_turns(data: Data, tmp_path: Path) -> None:
     assert list(texts_of(replace(data, source=write(tmp_path / "corrupt.jsonl", CORRUPT)))) == ["a", "b", "c", "d"]
+
+
+def test_few_documents_that_a_step_learns_again_and_none_to_evaluate_on_are_told(data: Data) -> None:
+    told: list[str] = []
+    few = replace(data, limit=3, packs=4, eval_share=1e-9)
+    load(few, told)
+    assert told[1:] == [
+        (
+            "Nothing is evaluated: data.eval_share=1e-09 of so few documents is none. "
+            "Take a larger share, or data.eval_source"
+        ),
+        (
+            "All documents fit into 1 pack, and each step takes data.packs=4: it learns the same ones again. "
+            "Take data.packs=1, or smaller packs"
+        ),
+    ]
+    told.clear()
+    load(replace(few, eval_share=0, packing="none", pack_documents=1, packs=3), told)
+    assert len(told) == 1
+    load(replace(few, eval_share=0, packing="none", pack_documents=1), told)
+    assert told[-1].startswith("All documents fit into 3 packs, and each step takes data.packs=4: ")
 
 
 def test_progress_is_told_while_it_lasts(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,6 +421,30 @@ def test_what_changes_the_tokens_makes_another_cache(
     load(both)
     load(replace(both, **change))
     assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_a_change_of_the_code_that_makes_the_tokens_makes_another_cache(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(data)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "formats.py").write_text("...")
+    monkeypatch.setattr(loading, "CODE", tmp_path / "code")
+    assert encoded_again(data, monkeypatch) is False
+    (tmp_path / "code" / "formats.py").write_text("other")
+    load(data)
+    assert len(list((tmp_path / "cache").iterdir())) == 3
+
+
+def test_without_a_home_it_is_asked_where_the_cache_is(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nobody)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    error = refused(replace(data, cache_dir=None))
+    assert error.problems == ("There is no folder for the cache of the tokens: Could not determine home directory.",)
+    assert error.hint == "Say where: data.cache_dir=FOLDER"
 
 
 def test_what_does_not_change_the_tokens_uses_the_cache(data: Data, tmp_path: Path) -> None:

@@ -24,6 +24,12 @@ def test_every_setting_can_be_given_as_text() -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
+        (["source= "], "data.source is empty: it takes a file, a folder, a pattern, or the name of a data set"),
+        (
+            ["eval_source="],
+            "data.eval_source is empty: it takes a file, a folder, a pattern, or the name of a data set",
+        ),
+        (["max_tokens=1"], "data.max_tokens=1 has to be 2 or more: the first token of a document is never learned"),
         (["limit=0"], "data.limit=0 has to be 1 or more"),
         (["packs=-1"], "data.packs=-1 has to be 1 or more"),
         (["eval_share=1"], "data.eval_share=1.0 has to be 0 or more, and less than 1"),

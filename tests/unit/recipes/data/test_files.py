@@ -51,6 +51,35 @@ def test_a_corrupt_line_is_named_and_does_not_hide_the_others(tmp_path: Path) ->
     assert [row.columns["text"] for row in rows if isinstance(row, Row)] == ["a", "z"]
 
 
+def test_json_that_cannot_be_relied_on_is_corrupt(tmp_path: Path) -> None:
+    lines = [
+        '{"text": "a"}',
+        '{"text": "a\\ud83d b"}',
+        '{"text": "a", "more": {"\\uDE00": 1}}',
+        '{"text": "whole \\ud83d\\ude00"}',
+        '{"text": "a", "text": "b"}',
+        '{"text": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"text": ' + "9" * 5000 + "}",
+    ]
+    path = written(tmp_path / "rows.jsonl", "\n".join(lines))
+    rows = read(path)
+    assert [str(row) for row in rows if isinstance(row, Corrupt)] == [
+        f"{path}:2: has half of a character, \\ud83d, without its other half",
+        f"{path}:3: has half of a character, \\ude00, without its other half",
+        f'{path}:5: has "text" twice in one object',
+        f"{path}:6: is nested too deeply",
+        f"{path}:7: is no JSON: exceeds the limit (4300 digits) for integer string conversion",
+    ]
+    assert [row.columns["text"] for row in rows if isinstance(row, Row)] == ["a", "whole 😀"]
+
+
+def test_half_a_character_in_a_json_list_costs_its_row_alone(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.json", '[{"text": "\\udead"}, {"text": "b"}]')
+    first, second = read(path)
+    assert str(first) == f"{path}, item 0: has half of a character, \\udead, without its other half"
+    assert isinstance(second, Row)
+
+
 def test_the_items_of_a_json_list_are_rows(tmp_path: Path) -> None:
     path = written(tmp_path / "rows.json", '[{"text": "a"},\n 3]')
     first, second = read(path)
@@ -66,6 +95,7 @@ def test_the_items_of_a_json_list_are_rows(tmp_path: Path) -> None:
         ('{"a": 1}\n{"a": 2}', ":2: is no JSON: extra data at column 1"),
         ('{"a": 1}', ": needs a list of objects"),
         (b"[\xff]", ": is no UTF-8 from byte 1 on"),
+        ('[{"a": 1, "a": 2}]', ': has "a" twice in one object'),
     ],
 )
 def test_a_json_file_that_is_no_list_is_refused(tmp_path: Path, content: str | bytes, told: str) -> None:
@@ -79,6 +109,61 @@ def test_a_folder_is_all_its_files_in_the_order_of_their_names(tmp_path: Path) -
     written(tmp_path / "licence", "not read")
     written(tmp_path / ".cache" / "c.jsonl", "not read")
     assert [row.columns["text"] for row in read(tmp_path) if isinstance(row, Row)] == ["a", "b"]
+
+
+def test_links_in_a_folder_are_followed_to_each_folder_once(tmp_path: Path) -> None:
+    written(tmp_path / "elsewhere" / "b.jsonl", '{"text": "b"}')
+    written(tmp_path / "elsewhere" / "c.jsonl", '{"text": "c"}')
+    written(tmp_path / "rows" / "a.jsonl", '{"text": "a"}')
+    (tmp_path / "rows" / "more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "rows" / "again").symlink_to(".")
+    (tmp_path / "rows" / "z.jsonl").symlink_to("../elsewhere/c.jsonl")
+    texts = [row.columns["text"] for row in read(tmp_path / "rows") if isinstance(row, Row)]
+    assert texts == ["a", "b", "c", "c"]
+
+
+def test_a_link_to_nothing_is_refused_and_not_left_out(tmp_path: Path) -> None:
+    written(tmp_path / "a.jsonl", '{"text": "a"}')
+    (tmp_path / "b.jsonl").symlink_to("gone.jsonl")
+    assert refused(tmp_path).problems == (f"{tmp_path}/b.jsonl: is a link to gone.jsonl, which is not there",)
+    told = refused(f"{tmp_path}/*.jsonl").problems
+    assert told == (f"{tmp_path}/b.jsonl: cannot be read: no such file or directory",)
+
+
+def test_data_of_other_kinds_in_a_folder_is_refused_and_not_left_out(tmp_path: Path) -> None:
+    written(tmp_path / "a.jsonl", '{"text": "a"}')
+    written(tmp_path / "b.jsonl.gz", "")
+    for number in range(11):
+        written(tmp_path / f"more{number:02}.csv", "")
+    error = refused(tmp_path)
+    assert error.problems[0] == f"{tmp_path}/b.jsonl.gz: is of no kind that is known"
+    assert error.problems[-1] == "and 2 more"
+    assert error.hint.endswith(f": unpack or convert it, or choose with a pattern, such as '{tmp_path}/**/*.jsonl'")
+
+
+def test_kinds_may_be_in_capitals(tmp_path: Path) -> None:
+    written(tmp_path / "a.JSONL", '{"text": "a"}')
+    written(tmp_path / "b.Json", '[{"text": "b"}]')
+    assert [row.columns["text"] for row in read(tmp_path) if isinstance(row, Row)] == ["a", "b"]
+
+
+def test_what_the_machine_does_not_let_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "a.jsonl", '{"text": "a"}')
+    files = find_files(str(path), 1000)
+    assert files is not None
+    path.unlink()
+    for use in (files.digest, lambda: list(files.rows())):
+        with pytest.raises(RecipeError, match=rf"^{path}: cannot be read: no such file or directory"):
+            use()
+
+    def locked(folder: Path) -> object:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", locked)
+    assert refused(tmp_path).problems == (
+        f"{tmp_path}: cannot be looked into: [Errno 13] Permission denied: '{tmp_path}'",
+    )
+    assert "home directory" in refused("~nobody-of-this-name/rows").problems[0]
 
 
 def test_a_pattern_is_the_files_that_it_fits(tmp_path: Path) -> None:

@@ -66,6 +66,12 @@ def test_a_conversation_has_all_turns_up_to_the_last_of_the_assistant() -> None:
     assert [role for role, _ in said(messages=[turn(role, "x") for role in roles])] == roles[:-1]
 
 
+def test_what_messages_say_beside_their_words_may_be_empty_or_change_nothing() -> None:
+    beside = {"tool_calls": None, "reasoning_content": "", "thinking": True, "weight": 1, "name": "Ada", "id": 7}
+    learned = turn("assistant", "y") | beside
+    assert said(messages=[turn("user", "x") | {"weight": 0}, learned], tools=[])[-1] == ("assistant", "y")
+
+
 def test_a_text_is_a_text() -> None:
     assert read(text="once\n") == Text("once\n")
     part = document_of(Row(PLACE, {"text": "once"}, complete=False), FORMATS["text"])
@@ -102,6 +108,26 @@ def test_columns_that_fit_nothing_are_not_recognized() -> None:
             {"messages": [turn("user", "x"), turn("assistant", "") | {"tool_calls": [{"name": "f"}]}]},
             "messages[1].tool_calls: calls of tools have to be written out in content",
         ),
+        (
+            {"messages": [turn("user", "x"), turn("assistant", "") | {"function_call": {"name": "f"}}]},
+            "messages[1].function_call: calls of tools have to be written out in content",
+        ),
+        (
+            {"messages": [turn("user", "x"), turn("assistant", "y") | {"reasoning_content": "So"}]},
+            "messages[1].reasoning_content: thoughts have to be written out with what is said",
+        ),
+        (
+            {"messages": [turn("user", "x"), turn("assistant", "y") | {"weight": 0}, turn("assistant", "z")]},
+            "messages[1].weight is 0: all turns of the assistant are learned, and alike",
+        ),
+        (
+            {"messages": [turn("user", "x"), turn("assistant", "y") | {"train": False}]},
+            "messages[1].train is false: all turns of the assistant are learned, and alike",
+        ),
+        (
+            {"messages": [turn("user", "x"), turn("assistant", "y")], "tools": [{"name": "f"}]},
+            "tools: what tools there are has to be written out in a turn of the system",
+        ),
         ({"messages": [turn("user", "x")]}, "has no assistant's turn to learn"),
         (
             {"conversations": [{"from": "gpt", "value": "x"}]},
@@ -121,6 +147,7 @@ def test_what_is_wrong_with_a_chat_is_told(columns: dict[str, Any], told: str) -
         ("instruction", {"instruction": "x", "input": 3, "output": "y"}, "input has to be text; it is a number"),
         ("prompt", {"prompt": "x", "completion": ""}, "completion is empty"),
         ("prompt", {"prompt": ["x"], "completion": "y"}, "prompt has to be text; it is a list"),
+        ("text", {"text": b"x"}, "text has to be text; it is bytes"),
         ("text", {"text": True}, "text has to be text; it is true or false"),
         ("text", {str(n): 0 for n in range(12)}, "needs text; it has 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ..."),
     ],
