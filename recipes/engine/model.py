@@ -100,7 +100,7 @@ def load_tokenizer(model: Model) -> Any:
 
 
 def load_network(model: Model, architecture: Architecture, lora: Lora, tokenizer: Any, device: torch.device) -> Any:
-    """The network on its device, in float32; with LoRA, the frozen weights in the precision that it computes in.
+    """The network, on the host, in float32; with LoRA, the frozen weights in the precision of `device`.
 
     Raises:
         RecipeError: there is no such model, or it cannot be trained as the settings say.
@@ -117,7 +117,6 @@ def load_network(model: Model, architecture: Architecture, lora: Lora, tokenizer
     network.set_attn_implementation(attention.NAME if attends_by_document(model, network) else "sdpa")
     if model.activation_checkpointing:
         network.activation_checkpointing_enable()
-    network = network.to(device)
     if lora.rank is not None:
         network = _with_adapters(network, lora)
     if model.compile:

@@ -15,6 +15,7 @@ from recipes.engine.world import World
 from recipes.errors import RecipeError
 
 BYTES_PER_TRAINED = 16  # float32: the weight, its gradient, and two moments
+BYTES_PER_COPY = 2  # of a trained weight, to compute with in bfloat16
 SHARE_FOR_STATE = 0.6  # of a GPU's memory; activations need the rest
 
 
@@ -26,18 +27,26 @@ class Parallel:
 
 
 class Parallelized:
-    """A network that every worker calls with its own packs; gradients come out averaged over the workers."""
+    """A network that every worker calls with its own packs; gradients come out averaged over the workers.
+
+    It may come on the host: what is shared out need not fit on one device first.
+    """
 
     def __init__(self, network: Any, settings: Parallel, world: World, dtype: torch.dtype) -> None:
         self.network = network
-        self.sharded = world.size > 1 and (settings.strategy == "fsdp" or _too_large(settings, network, world))
+        automatic = settings.strategy == "auto" and world.device.type == "cuda"
+        self.sharded = world.size > 1 and (
+            settings.strategy == "fsdp" or (automatic and too_large(network, world, dtype))
+        )
         self._autocast = torch.autocast(
             world.device.type, dtype, enabled=dtype is not torch.float32 and not self.sharded
         )
         self._module = network
         if self.sharded:
             _shard(network, world, dtype)
-        elif world.size > 1:
+            return
+        network.to(world.device)
+        if world.size > 1:
             devices = [world.device.index] if world.device.type == "cuda" else None
             self._module = DistributedDataParallel(
                 network, device_ids=devices, gradient_as_bucket_view=True, forward_sync_buffers=False
@@ -49,12 +58,12 @@ class Parallelized:
 
     @contextmanager
     def gradients(self, *, last: bool) -> Iterator[None]:
-        """Where a forward and a backward pass stand: workers exchange gradients in the last of a step alone."""
-        exchange: AbstractContextManager[None] = nullcontext()
-        if self.sharded:
-            self._module.set_requires_gradient_sync(last)
-        elif self._module is not self.network and not last:
-            exchange = self._module.no_sync()
+        """Where a forward and a backward pass stand: copies exchange gradients in the last of a step alone.
+
+        Shares do in each: what waits for the last would be the gradients of the whole model, on every worker.
+        """
+        waits = isinstance(self._module, DistributedDataParallel) and not last
+        exchange: AbstractContextManager[None] = self._module.no_sync() if waits else nullcontext()
         with exchange:
             yield
 
@@ -71,11 +80,14 @@ def count_parameters(network: Any) -> tuple[int, int]:
     return sum(size for size, _ in sizes), sum(size for size, learned in sizes if learned)
 
 
-def _too_large(settings: Parallel, network: Any, world: World) -> bool:
-    if settings.strategy != "auto" or world.device.type != "cuda":
-        return False
+def too_large(network: Any, world: World, dtype: torch.dtype) -> bool:
+    """Whether a GPU that held all of the network would have too little memory left to compute with it."""
     memory_bytes: int = torch.cuda.get_device_properties(world.device).total_memory
-    return count_parameters(network)[1] * BYTES_PER_TRAINED > SHARE_FOR_STATE * memory_bytes
+    trained_bytes = BYTES_PER_TRAINED + (BYTES_PER_COPY if dtype is torch.bfloat16 else 0)
+    held_bytes = sum(
+        one.numel() * (trained_bytes if one.requires_grad else one.element_size()) for one in network.parameters()
+    )
+    return held_bytes > SHARE_FOR_STATE * memory_bytes
 
 
 def _shard(network: Any, world: World, dtype: torch.dtype) -> None:
