@@ -1,7 +1,8 @@
-"""The training example on a Ray cluster that is there already: the file as it is, on one node and on two."""
+"""Trainings on a Ray cluster that is there already: the example as it is, on one node and on two, and a recipe."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -15,6 +16,8 @@ from .conftest import AIR, RayRunsHome, wait_until
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 EXAMPLE = ROOT / "examples" / "ray-train" / "train.yaml"
+RECIPE = ROOT / "recipes" / "sft" / "train.yaml"
+FEWER_STEPS = ("parameters.training.steps=40", "parameters.training.eval_every=20", "parameters.data.limit=2000")
 
 
 def losses(said: str) -> list[float]:
@@ -46,6 +49,20 @@ def test_the_training_example_learns_as_it_is(runs: RayRunsHome) -> None:
     assert done.returncode == 0, done.stderr
     found = losses(done.stdout)
     assert found[-1] < 0.8 * found[0]
+
+
+def test_the_recipe_learns_on_two_nodes_and_leaves_its_model_where_all_share_it(
+    runs: RayRunsHome, tmp_path: Path
+) -> None:
+    runs.configure(storage=str(tmp_path / "storage"))
+    words = ("compute.num_accelerators=4", *FEWER_STEPS)
+    done = runs.air("run", "-f", str(RECIPE), "--watch", "--override", *words, timeout_s=1500)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = (tmp_path / "storage").rglob("summary.json")
+    summary = json.loads(file.read_text(encoding="utf-8"))
+    assert (summary["reason"], summary["step"], summary["workers"]) == ("completed", 40, 4)
+    model = Path(summary["model_path"])
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {file.name for file in model.iterdir()}
 
 
 def _submitted(runs: RayRunsHome) -> str:
