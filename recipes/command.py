@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import math
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -78,7 +79,7 @@ def configured(
         chosen = override(chosen, [word for word in words if word != "--print-config"])
     except RecipeError as error:
         problems += error.problems
-    if problems := problems or list(contradictions(chosen)):
+    if problems := problems or list(endless(chosen)) or list(contradictions(chosen)):
         raise RecipeError(problems, every_setting(program))
     return chosen
 
@@ -101,9 +102,13 @@ def parameters(kind: type, env: Mapping[str, str]) -> Iterator[str]:
         raise RecipeError([f"{env[FILE]}: sections with settings are needed, such as data: {{source: rows.jsonl}}"])
     kinds = dict(settings(kind))
     for name, value in flat(given):
+        if value is None and any(setting.startswith(f"{name}.") for setting in kinds):
+            continue  # a section with nothing in it
+        if isinstance(value, list) and name in kinds and not takes_several(kinds[name]):
+            raise RecipeError([f"{name} is a list; it takes {takes(kinds[name])}"])
         if value is None and NoneType not in get_args(kinds.get(name, NoneType | str)):
             raise RecipeError([f"{name} is empty; it takes {takes(kinds[name])}"])
-        yield f"{name}={json.dumps(value) if isinstance(value, list) else written(value)}"
+        yield f"{name}={json.dumps(value, default=str) if isinstance(value, list) else written(value)}"
 
 
 def flat(section: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -112,6 +117,19 @@ def flat(section: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def endless(config: object, prefix: str = "") -> Iterator[str]:
+    """Settings that are numbers by their type alone."""
+    for name, value in vars(config).items():
+        if dataclasses.is_dataclass(value):
+            yield from endless(value, f"{prefix}{name}.")
+        elif isinstance(value, float) and not math.isfinite(value):
+            yield f"{prefix}{name}={value} has to be a finite number"
+
+
+def takes_several(kind: Any) -> bool:
+    return get_origin(kind) in {tuple, list} or any(map(takes_several, get_args(kind)))
 
 
 def every_setting(program: str) -> str:

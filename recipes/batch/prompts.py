@@ -12,10 +12,15 @@ from recipes.engine.data.formats import (
     USER,
     Turn,
     UnfitRowError,
+    instructed,
     names,
+    recognized_of,
+    refuse_tools,
+    speaker,
     text_of,
     turns_of,
 )
+from recipes.engine.data.rows import kind_of
 
 CHATS = ("messages", "conversations", "prompt")  # columns that may hold a list of turns
 QUESTIONS = ("prompt", "question", "instruction", "text")
@@ -28,9 +33,9 @@ def asked(columns: Mapping[str, Any], system: str | None) -> tuple[Turn, ...]:
         UnfitRowError: it asks nothing.
     """
     chat = next((name for name in CHATS if isinstance(columns.get(name), list)), None)
-    turns = turns_of(columns[chat], chat) if chat else [Turn(USER, question(columns))]
-    while turns and turns[-1].role == ASSISTANT:
-        turns.pop()
+    turns = turns_of(before_answer(columns[chat]), chat) if chat else [Turn(USER, question(columns))]
+    if chat:
+        refuse_tools(columns)
     if not turns or turns[-1].role == SYSTEM:
         raise UnfitRowError(f"{chat} asks nothing: it needs a turn that is not the assistant's or the system's")
     if system is not None and turns[0].role != SYSTEM:
@@ -38,12 +43,24 @@ def asked(columns: Mapping[str, Any], system: str | None) -> tuple[Turn, ...]:
     return tuple(turns)
 
 
+def before_answer(messages: Sequence[Any]) -> Sequence[Any]:
+    """The messages but for the assistant's at their end, whatever is in those."""
+    end = len(messages)
+    while end and speaker(messages[end - 1]) == ASSISTANT:
+        end -= 1
+    return messages[:end]
+
+
 def question(columns: Mapping[str, Any]) -> str:
-    if not any(columns.get(name) is not None for name in QUESTIONS):
+    """What a row without turns asks; of one that could be learned from, what would be learned to be asked."""
+    asking = next((name for name in QUESTIONS if columns.get(name) is not None), None)
+    if asking is None and (chat := next((name for name in CHATS if columns.get(name) is not None), None)):
+        raise UnfitRowError(f"{chat} has to be a list of turns; it is {kind_of(columns[chat])}")
+    if asking is None:
         raise UnfitRowError(f"needs prompt, question, instruction, text or messages; it has {names(columns)}")
-    about = columns.get("input")
-    text = text_of(columns, *QUESTIONS)
-    return f"{text}\n\n{about}" if isinstance(about, str) and about.strip() and "instruction" in columns else text
+    if asking == "instruction" or recognized_of(columns) == "instruction":
+        return instructed(columns)
+    return text_of(columns, asking)
 
 
 class Prompts:
@@ -70,6 +87,8 @@ class Prompts:
             ids = self._tokenizer(turns[0].content)["input_ids"]
         else:
             raise UnfitRowError(f"has {len(turns)} turns, and the model has no chat template to put them together")
-        if not 0 < len(ids) <= self._most_tokens:
+        if not ids:
+            raise UnfitRowError("has no tokens: the tokenizer makes nothing of it")
+        if len(ids) > self._most_tokens:
             raise UnfitRowError(f"has {len(ids)} tokens, and generation.max_prompt_tokens={self._most_tokens}")
         return list(ids)

@@ -16,7 +16,7 @@ import ray.data
 from recipes.batch.answering import Answering, Attempts, weights_of
 from recipes.batch.progress import Progress
 from recipes.batch.settings import NEW, Batch
-from recipes.batch.shards import Folder, Shard, read_rows, shards
+from recipes.batch.shards import ANSWERS, Folder, Shard, read_rows, shards
 from recipes.engine.cluster import Cluster, connect, share
 from recipes.engine.data.chat import ChatTemplate, RefusedError
 from recipes.engine.data.formats import USER, Turn
@@ -78,8 +78,10 @@ def check_template(tokenizer: Any, file: str | None) -> None:
 def refuse_others(names: set[str], folder: Folder) -> None:
     """Answers to other rows, by another model or in another way, must not be taken for these."""
     if names:
+        name = min(names)
+        what = "which other rows or settings led to" if ANSWERS.fullmatch(name) else "which is no file of answers"
         raise RecipeError(
-            [f"output.folder={folder.path} holds {min(names)}, which other rows or settings led to"],
+            [f"output.folder={folder.path} holds {name}, {what}"],
             "Choose another folder, or empty that one",
         )
 

@@ -95,6 +95,8 @@ class Batch:
 def contradictions(batch: Batch) -> Iterator[str]:
     """Settings that nothing can be answered with."""
     generation = batch.generation
+    if not batch.data.source.strip():
+        yield "data.source is empty: it takes a file, a folder, a pattern, or the name of a data set"
     counts = {
         "data.limit": batch.data.limit,
         "generation.max_new_tokens": generation.max_new_tokens,

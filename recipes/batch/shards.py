@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,6 +24,7 @@ from recipes.errors import RecipeError
 Finish = Literal["stop", "length"]
 SHOWN = 10  # problems that are told at once
 SUMMARY = "summary.json"  # beside the files of the answers
+ANSWERS = re.compile(r"\d{6,}-[0-9a-f]{12}\.(jsonl|parquet)")  # the names of these
 
 
 @dataclass(frozen=True)
@@ -100,20 +104,40 @@ def shards(rows: Iterable[Asked], settings: Batch, model: str) -> Iterator[Shard
 def rendered(shard: Shard, answers: Sequence[Answered], form: Literal["jsonl", "parquet"]) -> bytes:
     """The content of the shard's file: the columns of each row, and what came of it."""
     results = [merged(row, answer) for row, answer in zip(shard.rows, answers, strict=True)]
-    if form == "jsonl":
-        return b"".join(json.dumps(result, ensure_ascii=False, default=str).encode() + b"\n" for result in results)
-    return parquet_of(results)
+    return b"".join(map(line_of, results)) if form == "jsonl" else parquet_of(results)
+
+
+def line_of(result: Mapping[str, Any]) -> bytes:
+    """A line of JSON, which has no word for what is no number: null stands for that."""
+    try:
+        text = json.dumps(result, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:
+        text = json.dumps(finite(result), ensure_ascii=False, default=str, allow_nan=False)
+    return text.encode() + b"\n"
+
+
+def finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def merged(row: Asked, answer: Answered) -> dict[str, Any]:
     """Our columns win; one of the row's own with such a name is `given_` that name."""
     ours = {"row": row.row, "place": row.place, **asdict(answer)}
-    theirs = {f"given_{name}" if name in ours else name: value for name, value in row.columns.items()}
+    theirs: dict[str, Any] = {}
+    for name, value in row.columns.items():
+        free = name
+        while free in ours or (free != name and free in row.columns):
+            free = f"given_{free}"
+        theirs[free] = value
     return {"row": row.row, "place": row.place, **theirs, **asdict(answer)}
 
 
 def parquet_of(results: Sequence[Mapping[str, Any]]) -> bytes:
-    """A table; a column whose values have no type in common holds them as JSON."""
+    """A table; a column whose values have no type in common, or none that Parquet has, holds them as JSON."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -123,6 +147,8 @@ def parquet_of(results: Sequence[Mapping[str, Any]]) -> bytes:
         try:
             column = pa.array(values)
         except (pa.ArrowException, OverflowError):
+            column = None
+        if column is None or not can_be_written(column.type):
             column = pa.array([value if value is None else json.dumps(value, default=str) for value in values])
         # a column that is empty in this shard may be text in the others
         columns[name] = column.cast(pa.string()) if pa.types.is_null(column.type) else column
@@ -130,6 +156,14 @@ def parquet_of(results: Sequence[Mapping[str, Any]]) -> bytes:
     parquet.write_table(pa.table(columns), sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content
+
+
+def can_be_written(kind: Any) -> bool:
+    """Whether Parquet has this type of Arrow: it has no objects without anything in them."""
+    import pyarrow as pa
+
+    inner = [kind.field(number).type for number in range(kind.num_fields)]
+    return all(map(can_be_written, inner)) and not (pa.types.is_struct(kind) and not inner)
 
 
 class Folder:
@@ -151,9 +185,11 @@ class Folder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            for unfinished in self.path.glob(".*.new"):
-                unfinished.unlink()
-            return {file.name for file in self.path.iterdir() if file.name != SUMMARY}
+            for file in self.path.glob(".*.new"):
+                if ANSWERS.fullmatch(file.name[1:].removesuffix(".new")):
+                    file.unlink()
+            names = {file.name for file in self.path.iterdir()} - {SUMMARY}
+            return {name for name in names if not name.startswith(".")}
         except OSError as error:
             raise self._unusable(error) from error
 
@@ -171,7 +207,8 @@ class Folder:
                 os.fsync(file.fileno())
             unfinished.rename(self.path / name)
         except OSError as error:
-            unfinished.unlink(missing_ok=True)
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
             raise self._unusable(error) from error
 
     def _unusable(self, error: OSError) -> RecipeError:

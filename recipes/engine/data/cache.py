@@ -12,12 +12,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.format import open_memmap
 
 from recipes.engine.data.corpora import Corpora, Facts
 from recipes.engine.data.corpus import Corpus, digest_of
 
 ARRAYS = ("ids_N", "learn_N", "starts_D1", "origin_D", "number_D")
 UNFINISHED = ".unfinished-"  # in front of the name of a folder that is being written
+# What is raised for files that have other things in them than were written, or cannot be read.
+DAMAGE = (OSError, ValueError, EOFError, LookupError, TypeError, AttributeError)
 FORGOTTEN_S = 24 * 3600.0  # after so long, whoever wrote it is dead
 
 
@@ -28,11 +31,11 @@ def cached(folder: Path, key: str, make: Callable[[], Corpora], tell: Callable[[
     disk is full, the cache is missing, and nothing else.
     """
     place = folder / key
-    if place.exists():
-        try:
+    try:
+        if place.exists():
             return load(place)
-        except (OSError, ValueError, EOFError, LookupError, TypeError) as error:
-            tell(f"The cache {place} is damaged ({error}); tokenizing again")
+    except DAMAGE as error:
+        tell(f"The cache {place} is damaged ({error}); tokenizing again")
     corpora = make()
     try:
         save(corpora, place)
@@ -46,7 +49,7 @@ def load(place: Path) -> Corpora:
     """What `save` has put there.
 
     Raises:
-        OSError, ValueError, EOFError, LookupError, TypeError: it is damaged.
+        One of DAMAGE: it is damaged.
     """
     about = json.loads((place / "about.json").read_text(encoding="utf-8"))
     corpora = {name: load_corpus(place / name, **parts) for name, parts in about["corpora"].items()}
@@ -55,7 +58,7 @@ def load(place: Path) -> Corpora:
 
 def load_corpus(folder: Path, origins: list[str], digest: str) -> Corpus:
     # A view as a plain array: pickle and Ray copy a memmap where they would share an array.
-    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in ARRAYS}
+    arrays = {name: open_memmap(folder / f"{name}.npy", mode="r").view(np.ndarray) for name in ARRAYS}
     corpus = Corpus(**arrays, origins=tuple(origins))
     if digest_of(*arrays.values()) != digest:
         raise ValueError(f"{folder.name} has another digest than it was written with")
@@ -93,7 +96,7 @@ def put(unfinished: Path, place: Path) -> None:
     if place.exists():
         try:
             load(place)
-        except (OSError, ValueError, EOFError, LookupError, TypeError):
+        except DAMAGE:
             damaged = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=place.parent))
             place.rename(damaged / "damaged")
             shutil.rmtree(damaged, ignore_errors=True)

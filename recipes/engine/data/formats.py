@@ -74,7 +74,12 @@ def document_of(row: Row, form: Format) -> Document | Corrupt:
 
 def recognized(row: Row) -> str | None:
     """The first format whose columns the row has."""
-    present = {name: value for name, value in row.columns.items() if value is not None}
+    return recognized_of(row.columns)
+
+
+def recognized_of(columns: Mapping[str, Any]) -> str | None:
+    """The first format that these columns fit, those with nothing in them left out."""
+    present = {name: value for name, value in columns.items() if value is not None}
     return next((name for name, form in FORMATS.items() if form.fits(present)), None)
 
 
@@ -88,24 +93,36 @@ def read_chat(columns: Mapping[str, Any]) -> Conversation:
         raise UnfitRowError(
             f"{name} has to be a list of turns; it is {'empty' if messages == [] else kind_of(messages)}"
         )
+    refuse_tools(columns)
     turns = turns_of(messages, name)
-    refuse_what_is_not_shown(columns, messages, name)
+    refuse_what_is_not_learned(messages, name)
     return conversation(turns)
 
 
-def refuse_what_is_not_shown(columns: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], name: str) -> None:
-    """Refuse a chat of which something would be left out, or learned against its own words, without a word said."""
+def refuse_tools(columns: Mapping[str, Any]) -> None:
+    """Refuse a chat with definitions of tools, which the model would not be shown."""
     if columns.get("tools") not in (None, "", "[]", []):
         raise UnfitRowError("tools: what tools there are has to be written out in a turn of the system")
+
+
+def refuse_what_is_not_learned(messages: Sequence[Mapping[str, Any]], name: str) -> None:
+    """Refuse a chat of which something would be left out, or learned though it says that it should not be."""
     for number, message in enumerate(messages):
         for key in THOUGHTS:
             if isinstance(message.get(key), str) and message[key].strip():
                 raise UnfitRowError(f"{name}[{number}].{key}: thoughts have to be written out with what is said")
-        weights = WEIGHTS if SHAREGPT_ROLES[message.get("from", message.get("role"))] == ASSISTANT else ()
-        for key in weights:
+        for key in WEIGHTS if speaker(message) == ASSISTANT else ():
             if isinstance(message.get(key), int | float) and message[key] != 1:
                 told = f"{name}[{number}].{key} is {str(message[key]).lower()}"
                 raise UnfitRowError(f"{told}: all turns of the assistant are learned, and alike")
+
+
+def speaker(message: object) -> str | None:
+    """Whose turn a message is, if it says so."""
+    if not isinstance(message, Mapping):
+        return None
+    role = message.get("from", message.get("role"))
+    return SHAREGPT_ROLES.get(role) if isinstance(role, str) else None
 
 
 def turns_of(messages: Sequence[Any], name: str) -> list[Turn]:
@@ -156,12 +173,16 @@ def conversation(turns: list[Turn]) -> Conversation:
 
 def read_instruction(columns: Mapping[str, Any]) -> Conversation:
     """`instruction` and `output`; `input` is what the instruction is about, where there is something."""
+    return conversation([Turn(USER, instructed(columns)), Turn(ASSISTANT, text_of(columns, "output", "response"))])
+
+
+def instructed(columns: Mapping[str, Any]) -> str:
+    """The instruction, and what it is about."""
     instruction = text_of(columns, "instruction")
     about = columns.get("input")
     if about is not None and not isinstance(about, str):
         raise UnfitRowError(f"input has to be text; it is {kind_of(about)}")
-    question = f"{instruction}\n\n{about}" if about and about.strip() else instruction
-    return conversation([Turn(USER, question), Turn(ASSISTANT, text_of(columns, "output", "response"))])
+    return f"{instruction}\n\n{about}" if about and about.strip() else instruction
 
 
 def read_prompt(columns: Mapping[str, Any]) -> Conversation:

@@ -85,12 +85,14 @@ def load(data: Data, tokenizer: PreTrainedTokenizerBase, tell: Tell, *, eval_sha
         **{name: getattr(data, name) for name in ("format", "learn", "max_tokens", "too_long", "corrupt", "limit")},
     }
     key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:32]
-    return cached(
+    corpora = cached(
         cache_folder(data),
         key,
         lambda: build(source, data, tokenizer, template, tell, eval_share=eval_share),
         tell,
     )
+    # The same files may have been found by another name.
+    return replace(corpora, facts=replace(corpora.facts, source=data.source))
 
 
 def cache_folder(data: Data) -> Path:

@@ -19,6 +19,7 @@ from recipes.batch.shards import Answered, Asked, Shard
 from recipes.engine.data.formats import Turn
 from recipes.engine.data.vocabulary import train_vocabulary
 from recipes.engine.model import Architecture, new_config
+from tokenizers.normalizers import Replace
 from transformers import AutoModelForCausalLM
 
 GENERATION = Generation(max_new_tokens=12, max_prompt_tokens=40, batch_tokens=200)
@@ -63,10 +64,12 @@ def test_what_cannot_be_asked_is_an_error_of_its_row_alone(tokenizer: Any) -> No
 def test_without_a_template_a_lone_question_is_continued_as_it_stands() -> None:
     bare = train_vocabulary(["what is this", "that is what it was"], 300)
     bare.chat_template = None
+    bare.backend_tokenizer.normalizer = Replace("~", "")
     talk = Asked(1, "r:1", {}, (Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")))
-    made = worker(bare).answers(Shard("s", (*shard("what is").rows, talk)))
+    made = worker(bare).answers(Shard("s", (*shard("what is").rows, talk, *shard("~").rows)))
     assert made[0].prompt_tokens == len(bare("what is")["input_ids"])
     assert made[1].error == "has 3 turns, and the model has no chat template to put them together"
+    assert made[2].error == "has no tokens: the tokenizer makes nothing of it"
 
 
 def test_a_batch_that_does_not_fit_is_halved__running_out_of_memory_is_made_up(

@@ -9,11 +9,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.parquet
 import pytest
 from recipes.batch.prompts import asked
+from recipes.batch.run import refuse_others
 from recipes.batch.settings import Batch, Data, Generation, Output, contradictions
 from recipes.batch.shards import Answered, Asked, Folder, Shard, read_rows, rendered, shards
 from recipes.engine.data.formats import UnfitRowError
@@ -36,6 +37,8 @@ BROKEN = Corrupt(Place("rows.jsonl:", 8), "is no JSON")
         ({"question": "q", "answer": "a"}, [("user", "q")]),
         ({"instruction": "i", "input": "about", "output": "o"}, [("user", "i\n\nabout")]),
         ({"instruction": "i", "input": "", "output": "o"}, [("user", "i")]),
+        ({"instruction": "i", "output": "o", "prompt": "as it was written out"}, [("user", "i")]),
+        ({"instruction": "i", "question": "q", "answer": "a"}, [("user", "q")]),
         ({"text": "t"}, [("user", "t")]),
         ({"messages": [{"role": "user", "content": "u"}]}, [("user", "u")]),
         (
@@ -54,6 +57,10 @@ BROKEN = Corrupt(Place("rows.jsonl:", 8), "is no JSON")
                 ]
             },
             [("user", "a"), ("assistant", "b"), ("user", "c")],
+        ),
+        (
+            {"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": None, "tool_calls": [1]}]},
+            [("user", "u")],
         ),
         ({"prompt": [{"role": "user", "content": [{"type": "text", "text": "u"}]}]}, [("user", "u")]),
     ],
@@ -75,6 +82,10 @@ def test_what_a_row_asks_is_found_and_its_own_answer_left_out(
         ({"messages": []}, "messages asks nothing"),
         ({"messages": [{"role": "assistant", "content": "a"}]}, "messages asks nothing"),
         ({"messages": [{"role": "robot", "content": "a"}]}, r"messages\[0\].role has to be one of .* it is 'robot'"),
+        ({"messages": "[]"}, "messages has to be a list of turns; it is text"),
+        ({"instruction": "i", "input": ["a"]}, "input has to be text; it is a list"),
+        ({"messages": [{"role": "user", "content": "u"}], "tools": [{}]}, "tools: what tools there are has to be"),
+        ({"messages": [{"role": ["user"], "content": "u"}]}, r"messages\[0\].role has to be one of .* it is a list"),
         ({"messages": ["hello"]}, r"messages\[0\] has to be an object"),
     ],
 )
@@ -162,20 +173,72 @@ def test_a_table_has_a_type_for_each_column_even_where_nothing_is_in_it() -> Non
     assert table.column("response").to_pylist() == ["ja\n", None]
 
 
+def rendered_alone(form: Literal["jsonl", "parquet"], **columns: Any) -> bytes:
+    return rendered(Shard("s", (Asked(0, "rows.jsonl:1", columns),)), [Answered("a")], form)
+
+
+def test_lines_are_json_whatever_the_columns_hold() -> None:
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    columns = {"a": float("nan"), "b": [{"c": float("-inf"), "d": 0.5}], "e": float("inf")}
+    line = json.loads(rendered_alone("jsonl", **columns), parse_constant=refuse)
+    assert (line["a"], line["b"], line["e"]) == (None, [{"c": None, "d": 0.5}], None)
+
+
+def test_no_column_of_a_row_hides_another() -> None:
+    line = json.loads(rendered_alone("jsonl", row=7, given_row=8, given_place=9))
+    assert line | {"row": 0, "given_given_row": 7, "given_row": 8, "given_place": 9} == line
+
+
+def test_objects_with_nothing_in_them_can_be_in_a_table() -> None:
+    content = rendered_alone("parquet", empty={}, deep=[{"more": {}}], fine={"a": [1]})
+    table = pyarrow.parquet.read_table(io.BytesIO(content))
+    assert [table.column(name).to_pylist() for name in ("empty", "deep", "fine")] == [
+        ["{}"],
+        ['[{"more": {}}]'],
+        [{"a": [1]}],
+    ]
+
+
 def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder(tmp_path / "a" / "b")
     assert folder.open() == set()
-    folder.write("one.jsonl", b"1\n")
-    (folder.path / ".two.jsonl.new").write_bytes(b"hal")  # of a run that was killed
-    assert folder.open() == {"one.jsonl"}
+    one, two = "000000-0123456789ab.jsonl", "000001-0123456789ab.jsonl"
+    folder.write(one, b"1\n")
+    (folder.path / f".{two}.new").write_bytes(b"hal")  # of a run that was killed
+    assert folder.open() == {one}
+    assert [file.name for file in folder.path.iterdir()] == [one]
 
     def full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RecipeError, match="cannot be written: no space left on device"):
-        folder.write("two.jsonl", b"2\n")
-    assert [file.name for file in folder.path.iterdir()] == ["one.jsonl"]
+        folder.write(two, b"2\n")
+    assert [file.name for file in folder.path.iterdir()] == [one]
+
+
+def test_what_is_no_file_of_answers_is_neither_removed_nor_taken_for_one(tmp_path: Path) -> None:
+    for name in (".mine.new", ".DS_Store", "notes.txt"):
+        (tmp_path / name).write_text("mine")
+    folder = Folder(tmp_path)
+    assert folder.open() == {"notes.txt"}
+    assert (tmp_path / ".mine.new").read_text() == "mine"
+    with pytest.raises(RecipeError, match=rf"^output.folder={tmp_path} holds notes.txt, which is no file of answers"):
+        refuse_others({"notes.txt"}, folder)
+    with pytest.raises(RecipeError, match=r"holds 000000-0123456789ab\.jsonl, which other rows or settings led to"):
+        refuse_others({"000000-0123456789ab.jsonl"}, folder)
+    refuse_others(set(), folder)
+
+
+def test_a_folder_that_is_taken_away_while_rows_are_answered_is_told(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "answers")
+    folder.open()
+    folder.path.rmdir()
+    folder.path.write_text("a file")
+    with pytest.raises(RecipeError, match="cannot be written: not a directory"):
+        folder.write("000000-0123456789ab.jsonl", b"1\n")
 
 
 def test_the_folder_is_the_one_of_all_attempts_of_a_run(tmp_path: Path) -> None:
@@ -186,6 +249,9 @@ def test_the_folder_is_the_one_of_all_attempts_of_a_run(tmp_path: Path) -> None:
 
 def test_settings_that_contradict_one_another_are_named() -> None:
     assert list(contradictions(Batch())) == []
+    assert list(contradictions(Batch(data=Data(source="")))) == [
+        "data.source is empty: it takes a file, a folder, a pattern, or the name of a data set"
+    ]
     wrong = Batch(
         data=Data(limit=0), generation=Generation(max_prompt_tokens=9, max_new_tokens=9, batch_tokens=17, top_k=3)
     )

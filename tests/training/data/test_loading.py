@@ -447,13 +447,19 @@ def test_without_a_home_it_is_asked_where_the_cache_is(data: Data, monkeypatch: 
     assert error.hint == "Say where: data.cache_dir=FOLDER"
 
 
+def test_the_source_is_told_by_the_name_that_is_given_now(data: Data) -> None:
+    load(data)
+    pattern = data.source.replace("rows.jsonl", "row*.jsonl")
+    assert load(replace(data, source=pattern)).facts.source == pattern
+
+
 def test_what_does_not_change_the_tokens_uses_the_cache(data: Data, tmp_path: Path) -> None:
     load(data)
     load(replace(data, packing="none", packs=3, pack_tokens=4096))
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "missing", "about", "empty"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "missing", "about", "odd", "empty", "zip"])
 def test_a_damaged_cache_is_made_anew(data: Data, tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     load(data)
     [place] = (tmp_path / "cache").iterdir()
@@ -464,6 +470,8 @@ def test_a_damaged_cache_is_made_anew(data: Data, tmp_path: Path, damage: str, m
         "flipped": (ids, content[:-1] + bytes([content[-1] ^ 1])),
         "missing": (ids, None),
         "about": (place / "about.json", b"{"),
+        "odd": (place / "about.json", b'{"facts": {}, "corpora": []}'),
+        "zip": (ids, b"PK\x03\x04" + content),
         "empty": (place / "train" / "starts_D1.npy", b""),
     }[damage]
     damaged.unlink()

@@ -59,6 +59,25 @@ def test_a_parameter_may_be_unset(tmp_path: Path) -> None:
         configured(PROGRAM, start, [], parameters(tmp_path, "data: {source:}"))
 
 
+def test_a_section_with_nothing_in_it_is_none(tmp_path: Path) -> None:
+    assert configured(PROGRAM, Sample(), [], parameters(tmp_path, "data:\n  # limit: 5\n")) == Sample()
+    with pytest.raises(RecipeError, match=r"parameters: nothing=none: no such setting"):
+        configured(PROGRAM, Sample(), [], parameters(tmp_path, "nothing:\n"))
+
+
+def test_a_list_is_for_settings_that_take_several(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"^parameters: data.source is a list; it takes text\n"):
+        configured(PROGRAM, Sample(), [], parameters(tmp_path, "data: {source: [a.jsonl, b.jsonl]}"))
+    with pytest.raises(RecipeError, match="takes a whole number"):
+        configured(PROGRAM, Sample(), [], parameters(tmp_path, "data: {layers: [2026-01-01]}"))
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+def test_a_number_has_to_be_finite(number: str) -> None:
+    with pytest.raises(RecipeError, match=rf"^rate={number} has to be a finite number\n"):
+        configured(PROGRAM, Sample(), [f"rate={number}"], {})
+
+
 def test_everything_wrong_is_told_at_once_and_where_it_stands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
