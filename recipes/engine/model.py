@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from recipes.errors import RecipeError
 NEW = "new"
 # Of what transformers calls the layers of a model, those that see other tokens through `attention` alone.
 ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
+SAID = "the-assistant-said"
 
 
 @dataclass(frozen=True)
@@ -204,15 +206,53 @@ def computes_in(model: Model, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if model.precision == "bfloat16" else torch.float32
 
 
-def save_network(network: Any, tokenizer: Any, folder: Path) -> None:
-    """Write a folder that transformers loads, adapters merged into the weights."""
+def save_network(network: Any, tokenizer: Any, folder: Path, dtype: torch.dtype = torch.float32) -> None:
+    """Write a folder that transformers loads, weights in `dtype`, adapters merged into them.
+
+    The network is not one to train afterwards.
+    """
     if hasattr(network, "merge_and_unload"):
         network = network.merge_and_unload()
+    for parameter in network.parameters():
+        parameter.data = parameter.data.to(dtype)
     network.config.use_cache = True
     disable_progress_bar()
     network.save_pretrained(folder)
     enable_progress_bar()
+    _save_stop_tokens(stop_tokens(network, tokenizer), folder / "generation_config.json")
     tokenizer.save_pretrained(folder)
+
+
+def stop_tokens(network: Any, tokenizer: Any) -> list[int]:
+    """What ends an answer: as the model has it, the tokenizer's end, and the end of a turn, as it was learned."""
+    known = network.generation_config.eos_token_id
+    tokens = [*(known if isinstance(known, list) else [known]), tokenizer.eos_token_id, _end_of_turn(tokenizer)]
+    return list(dict.fromkeys(token for token in tokens if token is not None))
+
+
+def _end_of_turn(tokenizer: Any) -> int | None:
+    """The special token that the chat template puts behind what the assistant says."""
+    from jinja2 import TemplateError
+
+    if not tokenizer.chat_template:
+        return None
+    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": SAID}]
+    try:
+        text = tokenizer.apply_chat_template(turns, tokenize=False)
+    except TemplateError:  # it wants other turns
+        return None
+    _, found, behind = text.rpartition(SAID)
+    special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+    ids = tokenizer(behind, add_special_tokens=False)["input_ids"] if found else []
+    return next((token for token in ids if token in special), None)
+
+
+def _save_stop_tokens(tokens: Sequence[int], file: Path) -> None:
+    """In the file: transformers refuses to save a changed configuration that it has loaded with contradictions."""
+    saved = json.loads(file.read_text(encoding="utf-8"))
+    if tokens:
+        saved["eos_token_id"] = tokens[0] if len(tokens) == 1 else list(tokens)
+    file.write_text(json.dumps(saved, indent=2) + "\n", encoding="utf-8")
 
 
 def _not_found(model: Model, error: Exception) -> RecipeError:

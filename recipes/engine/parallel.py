@@ -34,6 +34,7 @@ class Parallelized:
 
     def __init__(self, network: Any, settings: Parallel, world: World, dtype: torch.dtype) -> None:
         self.network = network
+        self.dtype = dtype
         automatic = settings.strategy == "auto" and world.device.type == "cuda"
         self.sharded = world.size > 1 and (
             settings.strategy == "fsdp" or (automatic and too_large(network, world, dtype))

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from recipes.engine.attention import NAME
+from recipes.engine.model import stop_tokens
 
 NEW_TOKENS = 48
 
@@ -24,7 +25,7 @@ def answer(network: Any, tokenizer: Any, prompt: str, *, conversation: bool) -> 
     with torch.inference_mode():
         ids = network.generate(
             **inputs.to(network.device), max_new_tokens=NEW_TOKENS, do_sample=False, use_cache=True,
-            pad_token_id=tokenizer.pad_token_id,
+            pad_token_id=tokenizer.pad_token_id, eos_token_id=stop_tokens(network, tokenizer) or None,
         )  # fmt: skip
     if attention == NAME:
         network.set_attn_implementation(attention)

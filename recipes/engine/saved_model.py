@@ -15,6 +15,7 @@ from recipes.engine.world import World
 def save_model(model: Parallelized, tokenizer: Any, folder: Path, world: World, made_again: Callable[[], Any]) -> Path:
     """Write model and tokenizer, whole or not at all; what was in `folder` is replaced. All workers take part.
 
+    Weights are saved in the precision that they were computed with.
     `made_again` gives the network as it was before it was shared out; a shared one cannot be put together in place.
     """
     state = _gathered(model.network) if model.sharded else None
@@ -26,7 +27,7 @@ def save_model(model: Parallelized, tokenizer: Any, folder: Path, world: World, 
                 network.load_state_dict(state)
             beside = folder.with_name(f".{folder.name}.new")
             shutil.rmtree(beside, ignore_errors=True)
-            save_network(network, tokenizer, beside)
+            save_network(network, tokenizer, beside, model.dtype)
             shutil.rmtree(folder, ignore_errors=True)
             beside.rename(folder)
     return folder

@@ -14,7 +14,7 @@ from recipes.engine.world import World
 from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
-from ..run.small_training import on_ranks
+from ..run.small_training import on_ranks  # noqa: TID252
 from .made import MadeTokenizer, corpus
 
 CPU = torch.device("cpu")
