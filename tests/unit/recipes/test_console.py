@@ -87,7 +87,17 @@ def test_what_a_console_does_not_know_it_does_not_show() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.04, "0.0s"), (9.96, "10.0s"), (45.4, "45s"), (80, "1m20s"), (7500, "2h05m")]
+    ("seconds", "text"),
+    [
+        (0.04, "0.0s"),
+        (9.94, "9.9s"),
+        (9.96, "10s"),
+        (45.4, "45s"),
+        (59.7, "1m00s"),
+        (80, "1m20s"),
+        (3599.8, "1h00m"),
+        (7500, "2h05m"),
+    ],
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
@@ -95,4 +105,6 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_amounts_and_sizes() -> None:
     assert [amount(count) for count in (2, 12_345, 3_090_000_000, 2e12)] == ["2", "12.3k", "3.09B", "2T"]
+    assert [amount(count) for count in (999_400, 999_700, 999_999_999, 1.2e15)] == ["999k", "1M", "1B", "1,200T"]
+    assert [size(count) for count in (999, 999_499, 999_800)] == ["999 bytes", "999 kB", "1 MB"]
     assert [size(count) for count in (632, 12_000_380, 3.6e10, 5e12)] == ["632 bytes", "12 MB", "36 GB", "5 TB"]
