@@ -6,6 +6,7 @@ import errno
 import os
 import posixpath
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -59,24 +60,37 @@ def write_starter(kind: str, folder: Path) -> Written:
         ConflictError: something is there already.
         AirError: it cannot be written.
     """
-    if folder.is_dir():
-        if any(folder.iterdir()):
-            other = folder.resolve().with_name(f"{folder.resolve().name}-{kind}")
-            raise ConflictError(
-                f"{folder} is not empty; a folder that is new or empty was needed, so that nothing is overwritten",
-                hint=f"air init {kind} {other.name if folder.parent == Path() else folder.parent / other.name}",
-            )
-    elif folder.exists() or folder.is_symlink():
-        raise ConflictError(f"{folder} is there already, and is no folder", hint=f"air init {kind} my-{kind}")
     contents = starter_contents(kind)
     try:
+        _refuse_what_is_there(kind, folder)
         _write_at_once(folder.resolve(), contents)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # the latter is how Python before 3.13 tells of links in a circle
         raise AirError(
-            f"{folder} cannot be written: {(error.strerror or str(error)).lower()}",
+            f"{folder} cannot be written: {_reason(folder, error)}",
             hint=f"air init {kind} FOLDER   with a folder elsewhere",
         ) from error
     return Written(kind, folder, tuple(contents))
+
+
+def _refuse_what_is_there(kind: str, folder: Path) -> None:
+    if folder.is_dir():
+        if any(folder.iterdir()):
+            other = folder.resolve().with_name(f"{folder.resolve().name}-{kind}")
+            free = other.name if folder.parent == Path() else str(folder.parent / other.name)
+            raise ConflictError(
+                f"{folder} is not empty; a folder that is new or empty was needed, so that nothing is overwritten",
+                hint=f"air init {kind} {shlex.quote(free)}",
+            )
+    elif folder.exists() or folder.is_symlink():
+        raise ConflictError(f"{folder} is there already, and is no folder", hint=f"air init {kind} my-{kind}")
+
+
+def _reason(folder: Path, error: Exception) -> str:
+    """What is in the way; a file above the folder is told as one, whichever way the system puts it."""
+    for above in reversed(folder.parents):
+        if os.path.lexists(above) and not os.path.isdir(above):  # noqa: PTH112 - Path.is_dir raises for some of these
+            return f"{above} is no folder"
+    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def starter_contents(kind: str) -> dict[str, bytes]:

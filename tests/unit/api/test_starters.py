@@ -122,6 +122,44 @@ def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
 
 
+def test_another_folder_is_proposed_as_a_shell_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "my models").mkdir()
+    (tmp_path / "my models" / "mine.txt").touch()
+    with pytest.raises(ConflictError) as refused:
+        write_starter("command", tmp_path / "my models")
+    assert refused.value.hint == f"air init command '{tmp_path}/my models-command'"
+
+
+@pytest.mark.parametrize("below", ["new", "deep/er/new"])
+def test_what_is_above_the_folder_and_is_none_is_named(below: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    for name in ("file", "circle"):
+        with pytest.raises(
+            AirError, match=rf"/{name}/{below} cannot be written: {tmp_path}/{name} is no folder"
+        ) as told:
+            write_starter("command", tmp_path / name / below)
+        assert told.value.hint == "air init command FOLDER   with a folder elsewhere"
+
+
+def test_a_name_that_no_folder_can_have_is_told_with_the_next_step(tmp_path: Path) -> None:
+    with pytest.raises(AirError, match="n cannot be written: file name too long") as told:
+        write_starter("command", tmp_path / ("n" * 300))
+    assert told.value.hint == "air init command FOLDER   with a folder elsewhere"
+
+
+def test_a_folder_that_may_not_be_read_is_told_with_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: Path) -> Iterator[Path]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)  # root, who may run this, may read everything
+    with pytest.raises(AirError, match="cannot be written: permission denied") as told:
+        write_starter("command", tmp_path)
+    assert told.value.hint == "air init command FOLDER   with a folder elsewhere"
+
+
 @pytest.mark.parametrize("exists", [False, True])
 def test_what_appears_in_a_folder_meanwhile_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, exists: bool

@@ -27,6 +27,13 @@ def test_init_tells_the_next_command(air: Air, tmp_path: Path) -> None:
     assert "3 files" in output.err
 
 
+def test_init_tells_a_command_that_takes_the_folder_for_no_option(
+    air: Air, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert air("init", "command", "--", "-new").err.endswith("\n  air run -f ./-new/train.yaml --watch\n")
+
+
 def test_init_in_json_has_the_files(air: Air, tmp_path: Path) -> None:
     facts = air("init", "command", str(tmp_path / "new"), "--json").data()
     assert facts == {

@@ -30,7 +30,8 @@ def execute(values: Namespace, context: Context) -> int:
     if values.folder is None:
         raise ArgumentError("air init: FOLDER is missing", hint=f"for example air init {values.kind} my-{values.kind}")
     written = write_starter(values.kind, values.folder)
-    following = f"air run -f {shlex.quote(str(written.workload))} --watch"
+    place = str(written.workload)
+    following = f"air run -f {shlex.quote(f'./{place}' if place.startswith('-') else place)} --watch"
     if context.json:
         facts = {
             "kind": written.kind,
