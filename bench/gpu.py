@@ -48,6 +48,7 @@ PARTS = (
     Part("checks", "attention", 40, needs_gpu=True),
     Part("checks", "packed", 40),
     Part("checks", "cross_entropy_memory", 30, needs_gpu=True),
+    Part("checks", "no_waiting", 40, needs_gpu=True),
     Part("checks", "not_a_number", 40),
     Part("checks", "no_memory", 20),
     Part("checks", "checkpoint", 90),

@@ -35,6 +35,7 @@ from transformers import AutoModelForCausalLM
 
 Facts = dict[str, Any]
 POISONED_STEP = 4
+WARM_STEPS = 2
 SAVED_STEP = 3
 
 
@@ -212,6 +213,19 @@ class Poisoned(Training):
 
     def loss_of(self, pack: Pack) -> torch.Tensor:
         return super().loss_of(pack) * (float("nan") if self.taken == POISONED_STEP else 1.0)
+
+
+def no_waiting(scale: Scale) -> Facts:
+    """No part of a step has the host wait for the device: what does is an error, which torch names."""
+    with tempfile.TemporaryDirectory() as folder:
+        training = training_of(scale, Path(folder), architecture=scale.medium)
+        with Feed(training.corpora.train, training.plan, last_step=WARM_STEPS + 1) as feed:
+            for batch, packs in feed:
+                torch.cuda.set_sync_debug_mode("error" if batch.step > WARM_STEPS else "default")
+                step = training.take_step(batch, packs)
+        torch.cuda.set_sync_debug_mode("default")
+        training.order_after(step)
+        return {"step": step.batch.step}
 
 
 def not_a_number(scale: Scale) -> Facts:

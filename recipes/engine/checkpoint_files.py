@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import zlib
@@ -144,9 +145,10 @@ class Folder:
 
     def _eval_loss(self, step: int) -> float | None:
         try:
-            return self.manifest(step).eval_loss
+            loss = self.manifest(step).eval_loss
         except DamagedError:
             return None
+        return math.inf if loss is not None and math.isnan(loss) else loss  # no number is the worst
 
     def retain(self, newest: int, *, best: bool) -> None:
         """Delete all but the newest and, where asked, the best."""

@@ -48,8 +48,8 @@ def test_a_cpu_checks_what_it_can_and_says_what_it_cannot() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert results == {
         "device": "ok", "attention": "skipped", "packed": "ok", "cross_entropy_memory": "skipped",
-        "not_a_number": "ok", "no_memory": "ok", "checkpoint": "ok", "reference": "ok", "plain": "ok",
-        "checkpointed": "ok", "compiled": "skipped",
+        "no_waiting": "skipped", "not_a_number": "ok", "no_memory": "ok", "checkpoint": "ok", "reference": "ok",
+        "plain": "ok", "checkpointed": "ok", "compiled": "skipped",
     }  # fmt: skip
     assert {line["reason"] for line in lines if line["result"] == "skipped"} == {"skipped: needs a GPU"}
     [ratio] = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("plain ") and "," in line]
@@ -105,6 +105,15 @@ def test_the_check_of_attention_without_the_gpu_kernel_finds_a_window_that_is_wr
     monkeypatch.setattr(kernel, "window_is_off_by", 1)
     with pytest.raises(checks.CheckError, match="sliding_window=37"):
         checks.attention(dataclasses.replace(scale, pack_tokens=256))
+
+
+def test_the_check_of_waiting_forbids_it_in_a_step_that_is_warm_and_allows_it_again(
+    checks: Any, scale: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: list[str] = []
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+    assert checks.no_waiting(scale) == {"step": 3}
+    assert modes == ["default", "default", "error", "default"]
 
 
 def test_the_loss_in_parts_without_memory_counted_as_on_a_gpu_has_the_gradients_of_the_whole(

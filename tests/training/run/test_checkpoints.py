@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import random
 import subprocess
@@ -118,6 +119,12 @@ def test_the_newest_and_the_best_are_kept(tmp_path: Path) -> None:
     assert Folder(tmp_path).steps() == [20, 40, 50]
     save_steps(store_in(tmp_path, keep=1, keep_best=False), 60)
     assert Folder(tmp_path).steps() == [60]
+
+
+def test_a_loss_that_is_no_number_is_the_best_of_none(tmp_path: Path) -> None:
+    save_steps(store_in(tmp_path, keep=1), 10, 20, 30, eval_losses={10: math.nan, 20: 2.5, 30: math.nan})
+    assert Folder(tmp_path).steps() == [20, 30]
+    assert Folder(tmp_path).best() == 20
 
 
 def test_the_best_can_be_restored(tmp_path: Path) -> None:
