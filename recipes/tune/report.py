@@ -8,11 +8,16 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from recipes.overrides import written
 from recipes.tune.settings import settings_of, words_of_sft
 from recipes.tune.trials import Evaluation, Trial, best_of
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLORS = 10  # that matplotlib tells apart; further trials are gray
 ENDS = {
     "completed": "completed",
     "pruned": "stopped early: others are better",
@@ -102,20 +107,33 @@ def write_report(trials: Sequence[Trial], folder: Path) -> list[Path]:
 
 
 def plot_trials(trials: Sequence[Trial], file: Path) -> Path:
-    """The evaluation loss of every trial over the share of its training, the best one's bold."""
+    """The picture in a file; returns the file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    FigureCanvasAgg(figure_of(trials)).print_png(file)
+    return file
+
+
+def figure_of(trials: Sequence[Trial]) -> Figure:
+    """The evaluation loss of every trial over the share of its training, the best one's bold, those far behind gray."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.add_subplot(xlabel="share of the training", ylabel="evaluation loss")
+    axes = figure.add_subplot(xlabel="share of the training", ylabel="evaluation loss", xlim=(0, 1.03))
     best = best_of(trials)
-    for trial in trials:
-        finite = [one for one in trial.evaluations if math.isfinite(one.loss)]
-        shares, losses = [one.step / trial.steps for one in finite], [one.loss for one in finite]
-        axes.plot(
-            shares, losses, marker="o", markersize=3, linewidth=3 if trial is best else 1, label=str(trial.number)
-        )
+    shown = [trial for trial in ranking(trials) if curve(trial)]
+    for place, trial in reversed(list(enumerate(shown))):  # the best on top
+        color = f"C{place}" if place < COLORS else "lightgray"
+        label = str(trial.number) if place < COLORS else "others" if place == COLORS else None
+        width = 3 if trial is best else 1
+        axes.plot(*zip(*curve(trial), strict=True), marker="o", markersize=3, linewidth=width, color=color, label=label)
     axes.grid(alpha=0.3)
-    axes.legend(title="trial", ncols=2, fontsize="small")
-    FigureCanvasAgg(figure).print_png(file)
-    return file
+    if shown:
+        lines, names = axes.get_legend_handles_labels()
+        axes.legend(lines[::-1], names[::-1], title="trial", ncols=2, fontsize="small")
+    return figure
+
+
+def curve(trial: Trial) -> list[tuple[float, float]]:
+    """Share of the training and loss of each evaluation that came to a number."""
+    return [(one.step / trial.steps, one.loss) for one in trial.evaluations if math.isfinite(one.loss)]

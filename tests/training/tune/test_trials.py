@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from recipes.errors import RecipeError
-from recipes.tune.report import in_columns, ranking, rows
+from recipes.tune.report import COLORS, figure_of, in_columns, plot_trials, ranking, rows
 from recipes.tune.settings import wanted
 from recipes.tune.trials import Evaluation, Status, Trial, best_of, trials_of
 
@@ -86,3 +86,22 @@ def test_the_table_has_the_best_first_and_then_those_that_came_farthest(tmp_path
         "    1  1.0000        2.00     10     pruned          0.001",
         "    3                          0     failed            0.1",
     ]
+
+
+def test_the_plot_names_the_best_trials_and_has_those_far_behind_in_gray(tmp_path: Path) -> None:
+    rates = [rate / 1000 for rate in range(1, 41)]
+    trials = made(tmp_path, f"search.optimizer.learning_rate={rates}", "training.steps=80")
+    for trial in trials[:38]:
+        finish(trial, 9.0 - trial.number / 10, status="pruned")
+    finish(trials[38], 4.0, 3.0)
+    axes = figure_of(trials).axes[0]
+    legend = axes.get_legend()
+    assert legend is not None
+    named = [text.get_text() for text in legend.get_texts()]
+    assert named == [str(trial.number) for trial in ranking(trials)[:COLORS]] + ["others"]
+    assert len(axes.get_lines()) == 39  # one was never evaluated
+    assert [line.get_label() for line in axes.get_lines() if line.get_linewidth() > 1] == ["39"]
+
+
+def test_a_search_in_which_nothing_was_evaluated_has_a_plot(tmp_path: Path) -> None:
+    assert plot_trials(made(tmp_path, "training.steps=80"), tmp_path / "trials.png").stat().st_size > 0
