@@ -127,7 +127,7 @@ def terminate_all(find: Callable[[], list[Identity]]) -> None:
     """
 
     def askable() -> list[Identity]:
-        return [process for process in find() if not _stops_last(process[0])]
+        return [process for process in find() if not stops_last(process[0])]
 
     listed = askable()
     now = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
@@ -138,8 +138,13 @@ def terminate_all(find: Callable[[], list[Identity]]) -> None:
         send(process, signal.SIGCONT)
 
 
-def _stops_last(pid: int) -> bool:
+def stops_last(pid: int) -> bool:
     return f"{STOPS_LAST}=".encode() in environment_text(pid)
+
+
+def started_with(word: str) -> list[int]:
+    """Whose environment had this NAME=VALUE when it was started."""
+    return [pid for pid in all_pids() if word.encode() in environment_text(pid).split(b"\0")]
 
 
 def environment_text(pid: int) -> bytes:

@@ -11,7 +11,7 @@ import sys
 import time
 
 from airlane.launch.cores import granted_cores
-from airlane.launch.processes import STOPS_LAST, all_pids, environment_text, kill_all, start_ticks
+from airlane.launch.processes import STOPS_LAST, kill_all, start_ticks, started_with
 from airlane.launch.ray_ports import PortBlock, take_block
 
 TYPE_CHECKING = False
@@ -151,10 +151,9 @@ class Daemons:
 
     def end(self) -> None:
         """End Ray's processes of this node, and no other's, at once: nothing is left to be saved."""
-        mark = f"{STOPS_LAST}={self.temp_folder}".encode()
 
         def ours() -> list[Identity]:
-            found = ((pid, start_ticks(pid)) for pid in all_pids() if mark in environment_text(pid).split(b"\0"))
+            found = ((pid, start_ticks(pid)) for pid in started_with(f"{STOPS_LAST}={self.temp_folder}"))
             return [(pid, ticks) for pid, ticks in found if ticks is not None and pid != os.getpid()]
 
         if sys.platform == "linux":

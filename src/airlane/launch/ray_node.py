@@ -16,6 +16,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from airlane.launch.command import STRICT_BASH
+from airlane.launch.processes import started_with, stops_last
 from airlane.launch.ray_cluster_file import ENDED, READY, ClusterFile, read_cluster
 from airlane.launch.ray_daemons import LOOPBACK, Daemons, RayFailedError, answers, base_environment, node_name, tail
 from airlane.launch.ray_rest import RestError, node_rows, read_token
@@ -90,6 +91,8 @@ class Head(Member):
         self._cluster.update(phase=READY, ready_at=time.time())
         say(f"Ray cluster ready at {self._address}: {totals(nodes)}")
         code = self._run_command()
+        if self.stopping:
+            self._wait_for_the_rest()
         if code == 0 or self.stopping:
             self._cluster.update(phase=ENDED)
         return code
@@ -174,6 +177,12 @@ class Head(Member):
             else:
                 return code if code >= 0 else _SIGNALLED - code
 
+    def _wait_for_the_rest(self) -> None:
+        """Bash ends at once when it is asked to; what it has started may use Ray to save, until the agent ends it."""
+        word = f"RAY_ADDRESS={self._address}"
+        while sys.platform == "linux" and any(not stops_last(pid) for pid in started_with(word)):
+            time.sleep(_LOOK_EVERY_S)
+
 
 class Worker(Member):
     """Any other node: it joins, and stays until the head says that all is done."""
@@ -213,7 +222,8 @@ class Worker(Member):
         found = answers(host, port)
         if found:
             self._heard_at = time.monotonic()
-        return found is not False and time.monotonic() - self._heard_at <= (0 if self.stopping else _SILENCE_S)
+        silent_s = time.monotonic() - self._heard_at
+        return found or (found is None and not self.stopping and silent_s <= _SILENCE_S)
 
     def _expect_the_end(self) -> None:
         """The head is gone: return if it had said that all is done. Raises RayFailedError, or StoppedError."""

@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from airlane.launch.oom import oom_count, oom_killed
-from airlane.launch.processes import all_pids, descendants, environment_text, kill_all, lives, read_stat, start_ticks
+from airlane.launch.processes import descendants, kill_all, lives, read_stat, start_ticks, started_with
 from airlane.ranks.order import Order
 from airlane.ranks.program import MARK, RankProgram
 
@@ -191,11 +191,9 @@ def contain(program: RankProgram) -> Contained:
 
 def sweep(mark: str) -> int:
     """SIGKILL every process that carries a rank's mark, ourselves excepted; returns how many."""
-    wanted = f"{MARK}={mark}".encode()
 
     def marked() -> list[tuple[int, int]]:
-        pids = (pid for pid in all_pids() if pid != os.getpid() and wanted in environment_text(pid).split(b"\0"))
-        found = [(pid, start_ticks(pid)) for pid in pids]
+        found = [(pid, start_ticks(pid)) for pid in started_with(f"{MARK}={mark}") if pid != os.getpid()]
         return [(pid, ticks) for pid, ticks in found if ticks is not None]
 
     return len(kill_all(marked))

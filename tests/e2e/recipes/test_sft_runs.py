@@ -33,12 +33,12 @@ def uninterrupted(recipes: Recipes, python: Path) -> str:  # noqa: ARG001 - buil
     return run_id
 
 
-def await_end(recipes: Recipes, run_id: str, within_s: float = 500) -> None:
+def await_end(recipes: Recipes, run_id: str, within_s: float = 500, status: str = "SUCCESS") -> None:
     deadline = time.monotonic() + within_s
     while (view := recipes.view(run_id))["status"] not in ENDED:
         assert time.monotonic() < deadline, recipes.air("logs", run_id).stdout
         time.sleep(1)
-    assert view["status"] == "SUCCESS", recipes.air("logs", run_id).stdout
+    assert view["status"] == status, recipes.air("logs", run_id).stdout
 
 
 @pytest.mark.slow
@@ -67,6 +67,21 @@ def test_the_file_runs_as_it_is(recipes: Recipes, python: Path) -> None:
     assert summary["evaluation"]["last"] < 0.8 * summary["evaluation"]["first"]
     assert any(line.startswith("completed after step ") for line in lines)
     assert_generates(python, recipes.checkpoints(run_id) / "model")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_canceled_training_saves_after_its_step_on_both_nodes(recipes: Recipes, python: Path) -> None:  # noqa: ARG001
+    run_id = recipes.run(FILE, *FEWER_STEPS, "parameters.checkpoints.every=none", "compute.accelerator_type=CPU_1xCORE")
+    await_step(recipes, run_id, 3)
+    assert recipes.air("cancel", run_id).returncode == 0
+    await_end(recipes, run_id, status="CANCELED")
+    history = recipes.history(run_id)
+    step = max(losses(history))
+    assert [entry["facts"]["step"] for entry in history if entry["kind"] == "saved"] == [step]
+    assert history[-1]["kind"] == "end"
+    assert (history[-1]["facts"]["step"], history[-1]["facts"]["reason"]) == (step, "stopped")
+    assert f"stopped as asked after step {step}" in recipes.air("logs", run_id).stdout
 
 
 class Victims:
