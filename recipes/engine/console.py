@@ -40,7 +40,8 @@ class Console:
         trained, parameters = facts["trained_parameters"], facts["parameters"]
         of_them = "" if trained == parameters else f", {amount(trained)} of them trained"
         workers = "1 worker" if facts["workers"] == 1 else f"{facts['workers']} workers"
-        return f"{amount(parameters)} parameters{of_them}, {facts['steps']:,} steps, {workers} ({facts['device']})"
+        steps = "1 step" if self._steps == 1 else f"{self._steps:,} steps"
+        return f"{amount(parameters)} parameters{of_them}, {steps}, {workers} ({facts['device']})"
 
     def numbered(self, step: int) -> str:
         width = len(str(self._steps))

@@ -66,6 +66,11 @@ def test_adapters_say_how_much_is_trained() -> None:
     assert line == "1.23M parameters, 12k of them trained, 600 steps, 1 worker (CPU)"
 
 
+def test_one_step_is_no_steps() -> None:
+    (line,) = shown(("start", {**START, "steps": 1}))
+    assert line == "1.23M parameters, 1 step, 2 workers (CPU)"
+
+
 def test_a_save_that_failed_is_hard_to_miss() -> None:
     told = {"step": 20, "reason": "no space is left in /run (No space left on device)"}
     assert shown(("start", START), ("not_saved", told))[1] == (
