@@ -131,6 +131,8 @@ class Training:
 
     def learn(self) -> Reason:
         """The steps that are left; fewer where evaluation no longer gains, or the first worker was asked to stop."""
+        if self.gains_nothing():  # it has stopped before
+            return "early_stop"
         first = self.progress.step + 1
         with Feed(
             self.corpora.train, self.plan, rank=self.world.rank, world=self.world.size,

@@ -88,7 +88,7 @@ def too_large(network: Any, world: World, dtype: torch.dtype) -> bool:
     held_bytes = sum(
         one.numel() * (trained_bytes if one.requires_grad else one.element_size()) for one in network.parameters()
     )
-    return held_bytes > SHARE_FOR_STATE * memory_bytes
+    return bool(held_bytes > SHARE_FOR_STATE * memory_bytes)
 
 
 def _shard(network: Any, world: World, dtype: torch.dtype) -> None:

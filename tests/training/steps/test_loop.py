@@ -155,6 +155,14 @@ def test_early_stop_gives_the_best_model(tmp_path: Path) -> None:
     assert summed / int(held_out.learn_N.sum()) == pytest.approx(min(losses), rel=1e-5)
 
 
+def test_a_training_that_has_stopped_early_only_gives_its_model_again(tmp_path: Path) -> None:
+    training = Training(steps=400, log_every=100, eval_every=5, patience=1)
+    made = settings(tmp_path, training=training, optimizer=Optimizer(learning_rate=0.2, warmup=0))
+    first, again = trained(made).of("end")[0], trained(made)
+    assert first["reason"] == "early_stop"
+    assert (again.losses, again.of("end")[0]) == ([], first)
+
+
 def test_a_loss_that_is_no_number_ends_the_training_and_names_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
