@@ -13,7 +13,8 @@ from recipes.engine.world import World
 from recipes.errors import RecipeError
 
 NAMED = 5  # documents of a batch that are named
-CPU_WORDS = "can't allocate memory"
+# In errors that are of no class of their own: of the host's allocator, the driver, and cuBLAS.
+NO_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 def not_finite(
@@ -48,7 +49,7 @@ def out_of_memory(world: World) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and CPU_WORDS not in str(error):
+        if not isinstance(error, torch.OutOfMemoryError) and not any(words in str(error) for words in NO_MEMORY):
             raise
         first = next((line for line in str(error).splitlines() if line.strip()), "")
         raise RecipeError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -183,12 +184,24 @@ def test_a_loss_that_is_no_number_ends_the_training_and_names_the_batch(
     assert trained(made).of("resumed") == [{"step": 3}], "what was saved is from before"
 
 
-def test_a_device_without_room_is_told_with_what_to_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.\nmore"),
+        torch.AcceleratorError("CUDA error: out of memory\nmore"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory: 8 bytes"),
+    ],
+)
+def test_a_device_without_room_is_told_with_what_to_change(
+    error: RuntimeError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any, **__: Any) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.\nmore")
+        raise error
 
     monkeypatch.setattr(loop, "summed_loss", full)
-    with pytest.raises(RecipeError, match=r"out of memory \(cpu\): CUDA out of memory. Tried") as caught:
+    first = str(error).splitlines()[0]
+    with pytest.raises(RecipeError, match=re.escape(f"out of memory (cpu): {first}")) as caught:
         trained(settings(tmp_path))
     assert "model.activation_checkpointing=true" in caught.value.hint
 
