@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from textwrap import indent
 
 from recipes.engine.history import Entry, History
 from recipes.engine.quantities import amount, duration, size
@@ -158,7 +159,7 @@ def in_words(summary: Summary) -> str:
     """The summary as Markdown, with the plot that stands beside it."""
     rows = "\n".join(f"| {name} | {value} |" for name, value in table(summary))
     sample = f"\n{quoted(summary.sample['prompt'])}\n\n{quoted(summary.sample['text'])}\n" if summary.sample else ""
-    settings = "\n".join(f"    {name}={value}" for name, value in summary.settings.items())
+    settings = indent("\n".join(f"{name}={value}" for name, value in summary.settings.items()), "    ")
     return (
         f"# {summary.recipe}: {summary.reason} after step {summary.step:,} of {summary.steps:,}\n\n"
         f"|  |  |\n| --- | --- |\n{rows}\n\n![Loss over the steps](loss.png)\n{sample}\nSettings:\n\n{settings}\n"

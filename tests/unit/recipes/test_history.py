@@ -106,6 +106,14 @@ def test_the_summary_is_of_all_attempts(tmp_path: Path) -> None:
     assert in_words(summary) == EXPECTED
 
 
+def test_a_setting_of_several_lines_stays_among_the_settings(tmp_path: Path) -> None:
+    history = History(tmp_path, silent)
+    tell_attempt(history, 0, 30, 1000.0)
+    summary = summarize("sft", {"training.sample": "Who?\n# And why?", "training.seed": "0"}, history)
+    assert summary is not None
+    assert in_words(summary).endswith("\nSettings:\n\n    training.sample=Who?\n    # And why?\n    training.seed=0\n")
+
+
 EXPECTED = """# sft: completed after step 40 of 40
 
 |  |  |
