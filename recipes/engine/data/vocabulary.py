@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from recipes.engine.data.chat import PLAIN_TEMPLATE
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 END, PADDING = "<|endoftext|>", "<|pad|>"
 SPECIAL = (END, PADDING, *(f"<|{role}|>" for role in ROLES))
 BYTES = 256
+LONGEST_WORD = 100  # characters; the time to learn from one grows with its square
+LONG = re.compile(rf"\S{{{LONGEST_WORD + 1},}}|\s{{{LONGEST_WORD + 1},}}")
 
 
 def train_vocabulary(texts: Iterable[str], size: int) -> PreTrainedTokenizerBase:
@@ -37,7 +40,7 @@ def train_vocabulary(texts: Iterable[str], size: int) -> PreTrainedTokenizerBase
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    bpe.train_from_iterator(texts, trainer)
+    bpe.train_from_iterator((piece for text in texts for piece in with_short_words(text)), trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe,
         eos_token=END,
@@ -45,3 +48,13 @@ def train_vocabulary(texts: Iterable[str], size: int) -> PreTrainedTokenizerBase
         chat_template=PLAIN_TEMPLATE,
         clean_up_tokenization_spaces=False,
     )
+
+
+def with_short_words(text: str) -> Iterator[str]:
+    """The text in pieces, where a word, or a gap, is longer than words are: keys, pictures as text, lines drawn."""
+    start = 0
+    for found in LONG.finditer(text):
+        yield text[start : found.start()]
+        yield from (text[at : at + LONGEST_WORD] for at in range(found.start(), found.end(), LONGEST_WORD))
+        start = found.end()
+    yield text[start:]

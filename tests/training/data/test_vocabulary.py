@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
-from recipes.engine.data.vocabulary import SPECIAL, train_vocabulary
+from recipes.engine.data.vocabulary import SPECIAL, train_vocabulary, with_short_words
 from recipes.errors import RecipeError
 
 TEXTS = ["What does json.loads do?", "It reads JSON, and nothing else.", "The parser reads what the writer wrote."] * 20
@@ -17,6 +18,16 @@ def test_any_text_is_written_and_read_back() -> None:
         ids = tokenizer(text)["input_ids"]
         assert tokenizer.decode(ids) == text
         assert max(ids) < len(tokenizer) <= 300
+
+
+def test_words_without_an_end_are_learned_from_in_pieces_and_nothing_of_them_is_lost() -> None:
+    text = "one " + "y" * 250 + " " * 101 + "end"
+    assert list(with_short_words(text)) == ["one ", "y" * 100, "y" * 100, "y" * 50, "", " " * 100, " ", "end"]
+    assert list(with_short_words("one two")) == ["one two"]
+    began_s = time.monotonic()
+    tokenizer = train_vocabulary(["y" * 3_000_000], 300)  # as one word: hours
+    assert time.monotonic() - began_s < 30
+    assert tokenizer.decode(tokenizer("y" * 1000)["input_ids"]) == "y" * 1000
 
 
 def test_frequent_words_are_one_token() -> None:
