@@ -54,7 +54,8 @@ def with_short_words(text: str) -> Iterator[str]:
     """The text in pieces, where a word, or a gap, is longer than words are: keys, pictures as text, lines drawn."""
     start = 0
     for found in LONG.finditer(text):
+        word = found[0]
         yield text[start : found.start()]
-        yield from (text[at : at + LONGEST_WORD] for at in range(found.start(), found.end(), LONGEST_WORD))
+        yield from (word[at : at + LONGEST_WORD] for at in range(0, len(word), LONGEST_WORD))
         start = found.end()
     yield text[start:]
