@@ -14,6 +14,7 @@ from recipes.overrides import assignments
 from recipes.tune.trials import Trial
 
 PARENT = "mlflow.parentRunId"
+NOTE = "mlflow.note.content"  # the description that MLflow's pages show
 FLUSH_S = 10.0
 STATUS = {"completed": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "lost": "FAILED"}  # else KILLED
 
@@ -72,7 +73,9 @@ class TrialRuns:
             client.update_run(trial.mlflow_run, status="RUNNING")
         else:
             experiment = client.get_run(self._parent).info.experiment_id
-            made = client.create_run(experiment, run_name=f"trial {trial.number}", tags={PARENT: self._parent})
+            made = client.create_run(
+                experiment, run_name=f"trial {trial.number}", tags={PARENT: self._parent, NOTE: trial.words}
+            )
             trial.mlflow_run = made.info.run_id
         recorder = self._recorders[trial.number] = Recorder(trial.mlflow_run, self._say)
         recorder.params(dict(word.split("=", 1) for word in assignments(trial.settings)))

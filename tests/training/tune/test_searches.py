@@ -140,6 +140,7 @@ def test_a_search_that_is_stopped_goes_on_and_gives_the_model_that_evaluates_bes
     assert files == {"trials.md", "trials.json", "trials.png"}
     child = second.children[f"trial {best}"]
     assert child.info.status == "FINISHED"
+    assert child.data.tags["mlflow.note.content"].startswith("optimizer.learning_rate=")
     history = second.client.get_metric_history(child.info.run_id, "eval/loss")
     assert sorted(point.step for point in history) == [16, 32, 48, 64]
     assert "train/loss" in child.data.metrics
