@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Qwen2Config
-from transformers.utils.logging import disable_progress_bar, enable_progress_bar
+from transformers.utils.logging import disable_progress_bar
 
 from recipes.engine import attention
 from recipes.errors import RecipeError
@@ -140,6 +140,7 @@ def _made(model: Model, architecture: Architecture, tokenizer: Any, dtype: torch
     if model.weights == "random":
         config = AutoConfig.from_pretrained(model.name, revision=model.revision)
         return AutoModelForCausalLM.from_config(config, dtype=dtype)
+    disable_progress_bar()  # one for each worker, of the weights
     return AutoModelForCausalLM.from_pretrained(model.name, revision=model.revision, dtype=dtype)
 
 
@@ -218,7 +219,6 @@ def save_network(network: Any, tokenizer: Any, folder: Path, dtype: torch.dtype 
     network.config.use_cache = True
     disable_progress_bar()
     network.save_pretrained(folder)
-    enable_progress_bar()
     _save_stop_tokens(stop_tokens(network, tokenizer), folder / "generation_config.json")
     tokenizer.save_pretrained(folder)
 

@@ -14,6 +14,8 @@ from recipes.engine.model import Architecture, Lora, Model
 from recipes.engine.optimizer import Optimizer
 from recipes.engine.parallel import Parallel
 
+MOST_SEEDS = 2**32
+
 
 @dataclass(frozen=True)
 class Training:
@@ -60,6 +62,8 @@ def contradictions(settings: Settings) -> Iterator[str]:
         value = getattr(training, name)
         if value is not None and value <= 0:
             yield f"training.{name}={value} has to be more than 0"
+    if not 0 <= training.seed < MOST_SEEDS:
+        yield f"training.seed={training.seed} has to be 0 or more, and less than 2^32"
     if training.patience is not None and not settings.checkpoints.keep_best:
         yield "training.patience needs checkpoints.keep_best=true: the best model is what it gives"
     if training.patience is not None and training.eval_every is None:

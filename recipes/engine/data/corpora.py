@@ -29,7 +29,7 @@ class Facts:
         counts = {
             "to evaluate on": self.evaluation_documents,
             "cut": self.cut,
-            "texts parted": self.parted,
+            "texts that became several documents": self.parted,
             "too long and left out": self.too_long,
             "left out with nothing to learn": self.nothing_learned,
             "corrupt and left out": self.corrupt,

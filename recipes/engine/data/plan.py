@@ -21,10 +21,10 @@ from recipes.engine.data.settings import Data
 
 @dataclass(frozen=True, eq=False)
 class GlobalBatch:
-    """What one step learns from, over all workers; `epoch` counts from 0 and is that of its first pack."""
+    """What one step learns from, over all workers; `epoch` is how often all documents were seen when it is done."""
 
     step: int
-    epoch: int
+    epoch: float
     packs: tuple[np.ndarray, ...]  # the documents of each, the longest pack first
     learned: int  # tokens
 
@@ -70,7 +70,7 @@ class Plan:
         # Ranks take turns in this order: at any time they work on packs of about the same length.
         packs.sort(key=lambda documents: int(self._lengths_D[documents].sum()), reverse=True)
         learned = sum(int(self._learned_D[documents].sum()) for documents in packs)
-        return GlobalBatch(step, first // self.packs_per_epoch, tuple(packs), learned)
+        return GlobalBatch(step, (first + len(packs)) / self.packs_per_epoch, tuple(packs), learned)
 
     def _pack(self, pack: int) -> np.ndarray:
         """A pack by its number in the whole training."""

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from recipes.engine import model, optimizer
+from recipes.engine import model, optimizer, settings
 from recipes.engine.flops import Flops
 from recipes.engine.loss import summed_loss
 from recipes.engine.model import Architecture, Lora, Model, layers, load_network, load_tokenizer, save_network
 from recipes.engine.optimizer import Optimizer, learning_rate, make_optimizer
 from recipes.engine.parallel import count_parameters
+from recipes.engine.settings import Settings, Training
 from recipes.errors import RecipeError
 from transformers import AutoModelForCausalLM
 
@@ -23,8 +24,8 @@ SMALL = Architecture(layers=2, hidden=32, intermediate=48, heads=4, key_value_he
 
 
 def test_the_learning_rate_rises_and_falls() -> None:
-    settings = Optimizer(learning_rate=1.0, warmup=0.1, final=0.2)
-    rates = [learning_rate(settings, step, 100) for step in range(1, 101)]
+    rising = Optimizer(learning_rate=1.0, warmup=0.1, final=0.2)
+    rates = [learning_rate(rising, step, 100) for step in range(1, 101)]
     assert rates[:10] == pytest.approx([step / 10 for step in range(1, 11)])
     assert rates[54] == pytest.approx(0.6)
     assert rates[-1] == pytest.approx(0.2)
@@ -125,3 +126,10 @@ def test_optimizer_settings_that_teach_nothing_are_named() -> None:
         f"optimizer.{name}" for name in ("learning_rate", "warmup", "final", "beta1")
     }
     assert not list(optimizer.contradictions(Optimizer()))
+
+
+@pytest.mark.parametrize("training", [Training(seed=-1), Training(seed=2**32), Training(steps=0), Training(epochs=-1)])
+def test_trainings_that_cannot_be_are_named(training: Training) -> None:
+    assert not list(settings.contradictions(Settings()))
+    [told] = settings.contradictions(Settings(training=training))
+    assert told.startswith("training.")
