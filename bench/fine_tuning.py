@@ -99,7 +99,16 @@ def _tokens(facts: Mapping[str, Any]) -> float:
 
 def _by_torchrun(words: Sequence[str], processes: int, folder: Path, env: Mapping[str, str]) -> tuple[float, float]:
     torchrun = next(Path(env["AIR_HOME"]).glob("environments/*/bin/torchrun"))
-    line = [torchrun, "--standalone", "--nproc-per-node", str(processes), "-m", *words, "--cache", folder / "tokens"]
+    line: list[str | Path] = [
+        torchrun,
+        "--standalone",
+        "--nproc-per-node",
+        str(processes),
+        "-m",
+        *words,
+        "--cache",
+        folder / "tokens",
+    ]
     facts = json.loads(_output(line, env).splitlines()[-1])
     return 1e6 / facts["useful_tokens_per_s"], 1000 * facts["seconds_per_step"]
 
