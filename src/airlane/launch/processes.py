@@ -142,9 +142,10 @@ def stops_last(pid: int) -> bool:
     return f"{STOPS_LAST}=".encode() in environment_text(pid)
 
 
-def started_with(word: str) -> list[int]:
-    """Whose environment had this NAME=VALUE when it was started."""
-    return [pid for pid in all_pids() if word.encode() in environment_text(pid).split(b"\0")]
+def started_with(*words: str) -> list[int]:
+    """Whose environment had all of these, NAME=VALUE each, when it was started."""
+    wanted = {word.encode() for word in words}
+    return [pid for pid in all_pids() if wanted.issubset(environment_text(pid).split(b"\0"))]
 
 
 def environment_text(pid: int) -> bytes:

@@ -179,8 +179,8 @@ class Head(Member):
 
     def _wait_for_the_rest(self) -> None:
         """Bash ends at once when it is asked to; what it has started may use Ray to save, until the agent ends it."""
-        word = f"RAY_ADDRESS={self._address}"
-        while sys.platform == "linux" and any(not stops_last(pid) for pid in started_with(word)):
+        words = f"RAY_ADDRESS={self._address}", f"AIR_RUN_ID={os.environ['AIR_RUN_ID']}"  # and no driver of others
+        while sys.platform == "linux" and any(not stops_last(pid) for pid in started_with(*words)):
             time.sleep(_LOOK_EVERY_S)
 
 
