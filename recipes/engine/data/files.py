@@ -71,7 +71,7 @@ def is_path(source: str) -> bool:
     path = Path(source)
     parts_of_a_data_set = 2
     return (
-        kind_of_file(path) in KNOWN
+        kind_of_file(path) in KNOWN | NOT_READ
         or path.is_absolute()
         or source.startswith((".", "~"))
         or len(path.parts) > parts_of_a_data_set

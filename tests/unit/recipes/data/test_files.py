@@ -190,6 +190,7 @@ def test_texts_and_rows_are_not_mixed(tmp_path: Path) -> None:
 
 def test_what_is_not_there_or_not_known_is_told(tmp_path: Path) -> None:
     assert refused(tmp_path / "x.jsonl").problems == (f"{tmp_path}/x.jsonl: there is no such file or folder",)
+    assert refused("rows.csv").problems == ("rows.csv: there is no such file or folder",)
     assert refused("rows.jsonl").hint == f"It was looked for from {Path.cwd()}; an absolute path is found from anywhere"
     assert refused(tmp_path).problems == (f"{tmp_path}: no file there can be read",)
     assert refused(f"{tmp_path}/*.jsonl").problems == (f"{tmp_path}/*.jsonl: no file there can be read",)
